@@ -62,6 +62,7 @@ def test_the_command_line_wins_and_what_it_does_not_say_comes_from_the_file(
         ('[tool.torchstone.check]\nno-ir = "yes"', "it takes true or false"),
         ("[tool.torchstone.inspect]\ntrust = true", "only the command line may set"),
         ("[tool.torchstone]\ncost = 3", "options of a command stand in a table"),
+        ("[tool.torchstone.check]\ncompare = 3", "tool.torchstone.check.compare is 3"),
         ("[tool.torchstone.db]\nnothing = 3", "has no command 'nothing'"),
         ("[tool]\ntorchstone = 3", "it must be a table"),
         ("[tool.torchstone", "cannot be read"),

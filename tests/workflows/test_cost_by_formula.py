@@ -8,6 +8,7 @@ from torchstone.errors import InputError
 from torchstone.formula.agent.providers import ClaudeCommand, Provider, Replay
 from torchstone.formula.database.files import load_formulas, own_entries, save_entry
 from torchstone.models.inputs import InputOptions
+from torchstone.models.pretrained import find_blueprint
 from torchstone.record.cost import Causal, Conventions
 from torchstone.record.formula import Coverage, FormulaCost
 from torchstone.workflows.cost import CostRequest, PricingOptions
@@ -216,3 +217,30 @@ def test_an_entry_of_another_configuration_is_not_used(home: Path) -> None:
     layer = next(one for one in outcome.result.modules if one.class_name.endswith("OPTDecoderLayer"))
     assert layer.coverage is Coverage.DERIVED
     del home
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("model_type", "switches"),
+    [
+        ("llama", {"attention_bias": True, "mlp_bias": True}),
+        ("qwen3", {"attention_bias": True}),
+        ("gpt_neox", {"use_parallel_residual": False}),
+        ("opt", {"enable_bias": False, "do_layer_norm_before": False}),
+        ("mistral", {"sliding_window": 16}),
+    ],
+)
+def test_a_switch_of_the_configuration_is_a_setting_or_a_parameter(
+    home: Path, model_type: str, switches: dict[str, object]
+) -> None:
+    """No entry of the usual switches is used where the cost is another one."""
+    cost(f"tiny:{model_type}")
+    config = find_blueprint(f"tiny:{model_type}", InputOptions()).config
+    for name, value in switches.items():
+        setattr(config, name, value)
+    file = home / "config.json"
+    config.to_json_file(file, use_diff=False)
+    result = cost(str(file), InputOptions(batch_size=3, seq_len=40)).result
+
+    assert result.disagreeing == ()
+    assert result.count(Coverage.TRACED) == 0

@@ -1,12 +1,15 @@
 """The first environment in which a vector fails; links to this interpreter stand for environments."""
 
+import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
 
 from tests.cli.sweeps import unary, vectors_in
-from tests.sweep.builders import mm, result, run
+from tests.sweep.builders import call, mm, result, run, tensor
 from torchstone.errors import InputError
 from torchstone.record.check import Outcome
 from torchstone.workflows import sweep_bisect
@@ -40,3 +43,38 @@ def test_the_pair_that_is_named_was_run(tmp_path: Path, monkeypatch: pytest.Monk
     assert "those between them could not be tried" in found.verdict
     assert {"b", "d"} <= set(tried)
     assert len(tried) == len(set(tried))
+
+
+def environment_with(folder: Path, package: str) -> str:
+    """An interpreter with another version of one package, and all else of this one's; skips where pip has none."""
+    venv.create(folder, with_pip=False)
+    (site,) = folder.glob("lib/python*/site-packages")
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(site), package]
+    if subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip(f"pip cannot install {package} here")
+    (site / "zz_shared.pth").write_text(sysconfig.get_paths()["purelib"], encoding="utf-8")
+    return str(folder / "bin" / "python")
+
+
+@pytest.mark.heavy
+def test_the_version_of_onnxruntime_in_which_a_vector_fails_is_found(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    small = tensor(3, 4, dtype="int8")
+    added = call("aten.add.Tensor", self_=small, other=small, alpha=1)
+    vectors_in(tmp_path / "sweep", added)
+    old = environment_with(tmp_path / "old", "onnxruntime==1.20.1")  # it has no Add of int8
+
+    found = bisect_sweep(
+        BisectRequest(
+            vector_id=added.key,
+            backend="onnxruntime",
+            pythons=(sys.executable, old),
+            folder=tmp_path / "sweep",
+            timeout_s=300,
+        )
+    )
+
+    assert (found.last_good, found.first_bad) == (sys.executable, old)
+    assert "onnxruntime 1.20.1" in found.tried[1].version
+    assert "onnxruntime 1.20.1" not in found.tried[0].version

@@ -6,15 +6,14 @@ from tests.cli.sweeps import finished_run
 from tests.sweep.builders import result
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record.check import Outcome
+from torchstone.workflows.sweep_repro import ReproRequest, write_repro
 from torchstone.workflows.sweep_results import (
     CompareRequest,
-    ReproRequest,
     compare_sweeps,
     read_history,
     run_in_history,
     vector_in_history,
     write_history,
-    write_repro,
 )
 
 

@@ -153,6 +153,7 @@ def _place_below(file: str, here: str) -> str:
 
 
 _PLAIN = (int, bool, str, type(None))
+_LONGEST_ERROR = 300
 LOOKS = 8  # calls of one configuration whose values are looked at: enough for a range, cheap in a long run
 
 
@@ -182,13 +183,15 @@ class Place(NamedTuple):
 class SeenCall:
     """One distinct op call: what went in, and where and how often it was called."""
 
-    __slots__ = ("configuration", "facts", "looks", "places", "role")
+    __slots__ = ("configuration", "facts", "looks", "places", "refusal", "refusals", "role")
 
     def __init__(self, configuration: Configuration, role: Role) -> None:
         self.configuration = configuration
         self.role = role
         self.facts: list[TensorFacts] = []
         self.looks = 0
+        self.refusals = 0  # calls that raised
+        self.refusal = ""  # what the first of them raised
         self.places: Counter[Place] = Counter()
 
     def record(self, *, source: str, run: str, model: str = "") -> SeenConfiguration:
@@ -197,7 +200,12 @@ class SeenCall:
             place.occurrence(source=source, run=run, model=model, count=count) for place, count in self.places.items()
         )
         return in_order(
-            SeenConfiguration(configuration=self.configuration, occurrences=occurrences, facts=tuple(self.facts))
+            SeenConfiguration(
+                configuration=self.configuration,
+                occurrences=occurrences,
+                facts=tuple(self.facts),
+                refused=self.refusal if self.refusals == self.places.total() else "",
+            )
         )
 
 
@@ -258,10 +266,15 @@ class Recording:
         """Run an op, and write its call down."""
         schema = schema_of(func)
         seen, tensors, place = self.add(func, schema, args, kwargs)
+        begun = None if self.chains is None else self.chains.begin(seen, schema, tensors)
+        try:
+            result = func(*args, **kwargs)
+        except Exception as error:
+            seen.refusals += 1
+            seen.refusal = seen.refusal or " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_ERROR]
+            raise
         if self.chains is None:
-            return func(*args, **kwargs)
-        begun = self.chains.begin(seen, schema, tensors)
-        result = func(*args, **kwargs)
+            return result
         given = dict(_bound(schema, args, kwargs)) if schema.written else {}
         written = _tensors_of([given[name] for name in schema.written])
         self.chains.end(begun, schema, written, result, place)

@@ -4,7 +4,8 @@ python opinfo_samples.py [OP ...]  # names of torch's database (add, nn.function
 
 Run as a script, under the recorder: the calls themselves are the result. For each op and element type: up to four
 samples, one of them with tensors that are not contiguous, two inputs of torch's reference tests that are no samples,
-and two with a tensor of no elements, where it has such; and the backward pass of the first floating-point sample.
+and two with a tensor of no elements, where it has such; the backward pass of the first floating-point sample; and up to
+four inputs that the op must refuse.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from itertools import islice
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool)
 _MOST_SAMPLES = 4
@@ -47,16 +49,31 @@ def call_samples(entry: Any) -> int:
             worked += _called(entry, sample, backward=needs_grad and number == 0)
             if number == 0:
                 worked += _called(entry, sample, backward=False, contiguous=False)
+    for sample in _errors(entry):
+        _called(entry, sample, backward=False)  # it raises, and the recorder notes that
     return worked
+
+
+def _errors(entry: Any) -> list[Any]:
+    """Inputs that the op must refuse."""
+    if entry.error_inputs_func is None:
+        return []
+    torch.manual_seed(_SEED)
+    try:
+        with _disable_current_modes():
+            return [one.sample_input for one in islice(entry.error_inputs("cpu"), _MOST_SAMPLES)]
+    except Exception:  # noqa: BLE001 - as below
+        return []
 
 
 def _samples(entry: Any, dtype: torch.dtype, *, needs_grad: bool) -> list[Any]:
     torch.manual_seed(_SEED)
     found: list[Any] = []
     try:
-        found = list(islice(entry.sample_inputs("cpu", dtype, requires_grad=needs_grad), _MOST_SAMPLES))
-        samples = sum(1 for _ in entry.sample_inputs("cpu", dtype, requires_grad=False))
-        references = list(islice(entry.reference_inputs("cpu", dtype, requires_grad=False), _MOST_REFERENCES))
+        with _disable_current_modes():  # how a sample is made is not recorded
+            found = list(islice(entry.sample_inputs("cpu", dtype, requires_grad=needs_grad), _MOST_SAMPLES))
+            samples = sum(1 for _ in entry.sample_inputs("cpu", dtype, requires_grad=False))
+            references = list(islice(entry.reference_inputs("cpu", dtype, requires_grad=False), _MOST_REFERENCES))
     except Exception:  # noqa: BLE001 - some of torch's samples need packages that are not installed
         return found
     empty = [one for one in references if _has_no_elements(one)]
@@ -70,7 +87,8 @@ def _has_no_elements(sample: Any) -> bool:
 
 def _called(entry: Any, sample: Any, *, backward: bool, contiguous: bool = True) -> bool:
     try:
-        sample = sample if contiguous else sample.noncontiguous()  # which sparse samples refuse
+        with _disable_current_modes():
+            sample = sample if contiguous else sample.noncontiguous()  # which sparse samples refuse
         result = entry(sample.input, *sample.args, **sample.kwargs)
         first = result if isinstance(result, torch.Tensor) else next(iter(result), None)
         if backward and isinstance(first, torch.Tensor) and first.requires_grad:

@@ -87,7 +87,8 @@ class Repros:
             if confirmed or kind == kinds[-1]:
                 write_atomically(file, text.encode())
                 return Repro(
-                    file=f"repros/{name}.py", shapes=parts["shapes"], needs=self._needs(ops, parts),
+                    file=f"repros/{name}.py", shapes=parts["shapes"],
+                    needs=self._needs(ops, parts["needs"], parts["registered_by"]),
                     confirmed=confirmed, nodes=parts["nodes"], parts=dict(parts),
                 )  # fmt: skip
         return Repro()
@@ -123,12 +124,12 @@ class Repros:
             reason=one_line(cause.result.reason),
             where=self._where(cause),
             shapes=parts["shapes"] or "none",
-            needs=self._needs(ops, parts),
+            needs=self._needs(ops, parts["needs"], parts["registered_by"]),
             deadline_s=f"{self.deadline_s:g}",
             memory_bytes=repr((limits.memory_bytes or _USUAL_MEMORY_BYTES) if out_of_memory else None),
             calls=str(_calls(cause.result)),
             source=parts["source"],
-            registered=self._registered(ops, parts),
+            registered=self._registered(ops, parts["registered_by"]),
             compiled=parts["compiled"],
             tensors_in=parts["tensors_in"],
             outputs_of=parts["outputs_of"],
@@ -136,11 +137,11 @@ class Repros:
             limits=repr(script_limits(parts["tolerance"] or cause.result.tolerance)),
         )
 
-    def _needs(self, ops: Sequence[str], parts: Mapping[str, Any]) -> str:
-        needs: str = parts["needs"]
-        if parts["registered_by"]:
-            return f"{needs}, and {', '.join(parts['registered_by'])}, which makes the op"
-        return f"{needs}, and the code of the model, which makes the op" if self._registered(ops, parts) else needs
+    def _needs(self, ops: Sequence[str], needs: str, registered_by: Sequence[str]) -> str:
+        if registered_by:
+            return f"{needs}, and {', '.join(registered_by)}, which makes the op"
+        code = self._registered(ops, registered_by)
+        return f"{needs}, and the code of the model, which makes the op" if code else needs
 
     def _of_module(self, cause: Cause, number: int) -> Repro:
         module = self._trace.modules[self._trace.module_calls.modules[cause.row]]
@@ -182,12 +183,12 @@ class Repros:
         )
         return reproduces(self.runner.answer(Request(task=task)), cause.result)
 
-    def _registered(self, ops: Sequence[str], parts: Mapping[str, Any]) -> str:
+    def _registered(self, ops: Sequence[str], registered_by: Sequence[str]) -> str:
         """How a script gets ops that torch does not have: from the module that makes them, or the model's own code."""
         if all(op.partition(".")[0] in _OF_TORCH for op in ops):
             return ""
-        if parts["registered_by"]:
-            imports = "\n".join(f"import {one}  # makes ops that torch does not have" for one in parts["registered_by"])
+        if registered_by:
+            imports = "\n".join(f"import {one}  # makes ops that torch does not have" for one in registered_by)
             return f"\n{imports}\n\n"
         module, _, _ = self._source.model.rpartition("::")
         if module or self._source.model.endswith(".py"):

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -22,27 +21,30 @@ class ProjectSettings:
     """The table [tool.torchstone] of a file."""
 
     file: Path
-    table: Mapping[str, Any]
+    table: Mapping[str, object]
 
-    def defaults(self, name: str, command: click.Command) -> dict[str, Any]:
+    def defaults(self, name: str, command: click.Command) -> dict[str, object]:
         """What click takes as the defaults of a command: by the names of its parameters, subcommands nested.
 
         Raises InputError for what is no option of the command, or has a value of the wrong kind.
         """
-        table = self.table.get(name, {})
-        if not isinstance(table, Mapping):
-            msg = f"{self.file}: tool.torchstone.{name} is {table!r}; options of a command stand in a table"
-            raise InputError(msg)
-        return self._read(f"tool.torchstone.{name}", table, command)
+        where = f"tool.torchstone.{name}"
+        return self._read(where, self._table(where, self.table.get(name, {})), command)
 
-    def _read(self, where: str, table: Mapping[str, Any], command: click.Command) -> dict[str, Any]:
+    def _table(self, where: str, found: object) -> Mapping[str, object]:
+        if not isinstance(found, Mapping):
+            msg = f"{self.file}: {where} is {found!r}; options of a command stand in a table"
+            raise InputError(msg)
+        return found
+
+    def _read(self, where: str, table: Mapping[str, object], command: click.Command) -> dict[str, object]:
         if not isinstance(command, click.Group):
             return {
                 parameter.name or "": value
                 for key, given in table.items()
                 for parameter, value in [self._option(where, key, given, command)]
             }
-        found: dict[str, Any] = {}
+        found: dict[str, dict[str, object]] = {}
         own = {key: value for key, value in table.items() if key not in command.commands}
         if isinstance(command, DefaultCommandGroup):  # `check MODEL` is `check run MODEL`
             found[command.default] = self._read(where, own, command.commands[command.default])
@@ -50,9 +52,9 @@ class ProjectSettings:
             msg = f"{self.file}: [{where}] has no command {next(iter(own))!r}; it has {', '.join(command.commands)}"
             raise InputError(msg)
         for key in table.keys() - own.keys():
-            inner = self._read(f"{where}.{key}", table[key], command.commands[key])
-            found[key] = {**found.get(key, {}), **inner}
-        return found
+            inner = self._table(f"{where}.{key}", table[key])
+            found[key] = {**found.get(key, {}), **self._read(f"{where}.{key}", inner, command.commands[key])}
+        return {**found}
 
     def _option(self, where: str, key: str, given: object, command: click.Command) -> tuple[click.Option, object]:
         options = {

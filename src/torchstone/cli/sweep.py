@@ -131,7 +131,8 @@ def generate(session: Session, /, *, allow_empty: bool, as_json: bool, **fields:
     summary = result.summary
     click.echo(json_document(GENERATE_SCHEMA, summary) if as_json else generate_text(summary))
     progress.note(f"{len(result.changed_files)} files changed in {request.folder / 'vectors'}")
-    progress.note(f"next: torchstone sweep run --dir {request.folder} --backend eager")
+    backend = "ttnn" if any(vector.role == "ttnn" for vector in result.vectors) else "eager"
+    progress.note(f"next: torchstone sweep run --dir {request.folder} --backend {backend}")
     return EXIT_FINE if summary.valid or allow_empty else EXIT_FINDINGS
 
 
@@ -232,6 +233,7 @@ class _OutcomeOptions:
 @click.option("--strict", is_flag=True, help="Exit with 1 also when a vector is suspicious.")
 @click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance where there is no PCC.")
 @click.option("--atol", type=click.FloatRange(min=0), help="Absolute tolerance where there is no PCC.")
+@click.option("--backward", is_flag=True, help="Judge the gradients of each vector, too.")
 @click.option("--strict-stride", is_flag=True, help="Require the strides of eager PyTorch, too.")
 @click.option(
     "--reset-command", metavar="COMMAND", default="", help="Command that resets the device when it stops working."
@@ -483,7 +485,7 @@ def repro(session: Session, /, *, no_shrink: bool, **fields: object) -> int:
     alone, or also torchstone where only torchstone knows the backend. The exit code is 1, and nothing is written, if no
     script fails on its own.
     """
-    from torchstone.workflows.sweep_results import ReproRequest, write_repro
+    from torchstone.workflows.sweep_repro import ReproRequest, write_repro
 
     progress = TerminalProgress(session)
     result = write_repro(request_from(ReproRequest, {"shrink": not no_shrink, **fields}), progress)
@@ -555,18 +557,28 @@ def export_files(_session: Session, /, **fields: object) -> None:
         click.echo(path)
 
 
-@command.command("import", short_help="Read results of tt-metal's sweeps.")
+@command.command("import", short_help="Read vectors or results of tt-metal's sweeps.")
 @click.argument("path", metavar="PATH", type=click.Path(path_type=Path, exists=True))
 @_folder_option
 @click.option("--db", "database", metavar="FILE|URL", help="Add the run to this database, too.")
 @common_options
 @click.pass_obj
-def import_files(_session: Session, /, **fields: object) -> None:
-    """Add the result files of tt-metal's sweeps (a file, or the folder results_export) as a run of this sweep."""
-    from torchstone.report.sweep_text import run_text
-    from torchstone.workflows.sweep_results import ExchangeRequest, import_from_tt_metal
+def import_files(session: Session, /, **fields: object) -> None:
+    """Add files of tt-metal's sweeps to this one: PATH is a file, or the folder vectors_export or results_export.
 
-    click.echo(run_text(import_from_tt_metal(request_from(ExchangeRequest, fields))))
+    Results become a run. Vectors keep their ids; where an op of ttnn has an op of torch that takes the same parameters,
+    `sweep run` runs it, and `sweep export` writes the results under the same ids. The others say why not.
+    """
+    from torchstone.report.sweep_text import imported_text, run_text
+    from torchstone.workflows.sweep_results import ExchangeRequest, import_from_tt_metal, import_vectors_from_tt_metal
+
+    request = request_from(ExchangeRequest, fields)
+    vectors = import_vectors_from_tt_metal(request)
+    if vectors is None:
+        click.echo(run_text(import_from_tt_metal(request)))
+        return
+    click.echo(imported_text(vectors))
+    TerminalProgress(session).note(f"next: torchstone sweep run --dir {request.folder} --backend inductor")
 
 
 @command.command(short_help="Put torchstone's loader in the place of tt-metal's.")

@@ -99,6 +99,7 @@ class SeenConfiguration(Record, frozen=True, kw_only=True):
     facts: tuple[TensorFacts, ...] = ()
     foreign: tuple[ForeignName, ...] = ()
     damage: tuple[Damage, ...] = ()
+    refused: str = ""  # the error with which the op refused every call that was recorded; "": it ran, or is not known
 
     @property
     def key(self) -> str:
@@ -170,6 +171,7 @@ def merged(one: SeenConfiguration, other: SeenConfiguration) -> SeenConfiguratio
             facts=one.facts + other.facts,
             foreign=one.foreign + other.foreign,
             damage=one.damage + other.damage,
+            refused=min(one.refused, other.refused) if one.refused and other.refused else "",
         )
     )
 
@@ -187,6 +189,7 @@ def in_order(seen: SeenConfiguration) -> SeenConfiguration:
         facts=tuple(facts[tensor] for tensor in sorted(facts)),
         foreign=_each_once(seen.foreign),
         damage=_each_once(seen.damage),
+        refused=seen.refused,
     )
 
 

@@ -88,8 +88,8 @@ class FolderDiff(Document, frozen=True, kw_only=True, omit_defaults=False):
     @property
     def differs(self) -> bool:
         """Whether anything that was compared is not the same."""
-        changed = any(one.change is not Change.SAME for one in (*self.quantities, *self.modules))
-        return changed or bool(self.ops or self.tensors or self.check_change or self.memory_change)
+        changes = {one.change for one in self.quantities} | {one.change for one in self.modules}
+        return bool(changes - {Change.SAME}) or bool(self.ops or self.tensors or self.check_change or self.memory_change)
 
     def _repr_html_(self) -> str:
         """The totals that differ, for a notebook."""

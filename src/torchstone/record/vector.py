@@ -58,6 +58,7 @@ class Vector(Record, frozen=True, kw_only=True):
     op: str
     validity: Validity = Validity.VALID
     reason: str = ""  # why it is not valid
+    refused: str = ""  # the error with which eager PyTorch refused the call: a backend must refuse it, too
     configuration: Configuration | None = None  # None: its module knows its parameters
     facts: tuple[TensorFacts, ...] = ()
     path: str = ""  # the file of its sweep module; "" for an op
@@ -197,6 +198,7 @@ class SweepSettings(Record, frozen=True, kw_only=True, omit_defaults=False):
     atol: float | None = None
     profile: str = "default"  # what a correct implementation may do
     strict_stride: bool = False
+    backward: bool = False  # gradients are judged, too
     reset_command: str = ""
     forks: bool = True  # False: the backend does not survive a fork
 

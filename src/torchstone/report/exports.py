@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
 from torchstone.errors import InputError
+from torchstone.record.base import Document
 from torchstone.record.check import FAILED_STATUSES, CheckResult
 from torchstone.record.codec import load, write_atomically
 from torchstone.record.cost import CostTable
@@ -19,6 +20,7 @@ GRAPH_FILE = "model_explorer.json"
 FLOPS_FILE = "model_explorer_flops.json"
 _MODULES, _OPS = 1, 2  # tracks of the timeline
 _FAILED_COLOR = "#f4c7c3"
+D = TypeVar("D", bound=Document)
 
 
 def write_exports(folder: Path, formats: tuple[str, ...]) -> list[Path]:
@@ -27,7 +29,7 @@ def write_exports(folder: Path, formats: tuple[str, ...]) -> list[Path]:
     Raises InputError where the folder lacks what a format needs, and what `load` raises for a damaged document.
     """
     trace = _document(folder, "trace.json", Trace, "torchstone inspect MODEL --dir")
-    files: dict[str, Any] = {}
+    files: dict[str, object] = {}
     for name in dict.fromkeys(formats):
         if name == "perfetto":
             cost = _document(folder, "cost.json", CostTable, "torchstone cost MODEL --hardware H --dir")
@@ -39,14 +41,14 @@ def write_exports(folder: Path, formats: tuple[str, ...]) -> list[Path]:
     return [folder / name for name in files]
 
 
-def _document(folder: Path, name: str, kind: type[Any], command: str) -> Any:
+def _document(folder: Path, name: str, kind: type[D], command: str) -> D:
     if not (folder / name).is_file():
         msg = f"{folder} has no {name}; `{command} {folder}` writes it"
         raise InputError(msg)
     return load(folder / name, kind)
 
 
-def _optional(folder: Path, name: str, kind: type[Any]) -> Any:
+def _optional(folder: Path, name: str, kind: type[D]) -> D | None:
     return load(folder / name, kind) if (folder / name).is_file() else None
 
 
@@ -59,7 +61,7 @@ def _is_of(cost: CostTable, trace: Trace) -> bool:
 
 def _check_of(folder: Path, trace: Trace) -> CheckResult | None:
     """The check in the folder, if it is one of the same model."""
-    found: CheckResult | None = _optional(folder, "check.json", CheckResult)
+    found = _optional(folder, "check.json", CheckResult)
     return found if found is not None and found.model == trace.provenance.model else None
 
 

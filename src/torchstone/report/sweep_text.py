@@ -1,6 +1,7 @@
 """Terminal output of `torchstone sweep`: counts, failures by cause, two runs side by side."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from torchstone.numerics.profiles import rule_in_words
@@ -14,6 +15,7 @@ from torchstone.sweep.history import FirstBad, HistorySummary
 from torchstone.sweep.perf_gate import Change, PerfComparison
 from torchstone.units import show_seconds
 
+_TEMPORARY = re.compile(r"(?:/[\w.-]+)*/tmp\w+(?:/[\w.-]+)*")  # files that have another name each time
 _CHANGING = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 _SHOWN = 10
 _COMMIT = 10  # characters of a commit
@@ -27,7 +29,8 @@ def short_id(identity: str) -> str:
 
 def cause_of(result: VectorResult) -> str:
     """What failures of one kind have in common: their words without the numbers."""
-    return f"{result.outcome.value}: {_CHANGING.sub('#', result.detail)}" if result.detail else result.outcome.value
+    words = _CHANGING.sub("#", _TEMPORARY.sub("", result.detail))
+    return f"{result.outcome.value}: {words}" if words else result.outcome.value
 
 
 def failures_by_cause(results: Iterable[VectorResult]) -> dict[str, list[VectorResult]]:
@@ -192,6 +195,13 @@ def vectors_text(vectors: Sequence[Vector]) -> str:
         for vector in vectors
     ]
     return "\n".join([*lines, f"{len(vectors):,} vectors"])
+
+
+def imported_text(vectors: Sequence[Vector]) -> str:
+    """How many vectors of another tool can run here, and why the others cannot."""
+    lines = [f"{len(vectors):,} vectors, {sum(not one.reason for one in vectors):,} of them can run"]
+    reasons = Counter(one.reason for one in vectors if one.reason)
+    return "\n".join(lines + [f"{count:6,}  {reason}" for reason, count in reasons.most_common()])
 
 
 def comparison_text(found: RunComparison) -> str:

@@ -64,6 +64,7 @@ class Knowledge(Record, frozen=True, kw_only=True):
     facts: tuple[TensorFacts, ...] = ()
     foreign: tuple[ForeignName, ...] = ()
     damage: tuple[Damage, ...] = ()
+    refused: str = ""
 
 
 _knowledge_decoder = msgspec.json.Decoder(Knowledge)
@@ -90,9 +91,9 @@ def joined_words(words: set[str]) -> str:
 
 def knowledge_text(seen: SeenConfiguration) -> str | None:
     """The knowledge about a configuration as JSON; None where there is none."""
-    if not (seen.facts or seen.foreign or seen.damage):
+    if not (seen.facts or seen.foreign or seen.damage or seen.refused):
         return None
-    known = Knowledge(facts=seen.facts, foreign=seen.foreign, damage=seen.damage)
+    known = Knowledge(facts=seen.facts, foreign=seen.foreign, damage=seen.damage, refused=seen.refused)
     return _encoder.encode(known).decode()
 
 
@@ -105,6 +106,7 @@ def seen_of(body: str, knowledge: str | None, occurrences: tuple[Occurrence, ...
         facts=known.facts,
         foreign=known.foreign,
         damage=known.damage,
+        refused=known.refused,
     )
 
 

@@ -47,7 +47,7 @@ _MATRIX = 2
 def neighbours_of(vector: Vector, *, most: int = MOST_PER_VECTOR) -> Iterator[Vector]:
     """Vectors that differ from a traced one in one thing each, each different configuration once."""
     configuration = vector.configuration
-    if configuration is None or vector.role == TTNN_ROLE:
+    if configuration is None or vector.role == TTNN_ROLE or vector.refused:
         return
     known = {configuration.key}
     made = islice(_changed(configuration, vector.facts), 4 * most)
@@ -275,6 +275,8 @@ def _judged(vector: Vector, answer: dict[str, Any] | None, *, unknown_is_valid: 
     if answer is None:
         return with_reason(vector, "torch did not live to say whether it is a valid call")
     vector = replace(vector, role=answer["role"])
+    if vector.refused:  # not valid on purpose
+        return vector
     valid = unknown_is_valid if answer["valid"] is None else answer["valid"]
     return vector if valid else with_reason(vector, answer["reason"])
 

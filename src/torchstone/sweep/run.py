@@ -30,6 +30,7 @@ def extra_of(run: SweepRun, settings: SweepSettings) -> dict[str, object]:
         "tolerance": settings.tolerance,
         "profile": settings.profile,
         "strict_stride": settings.strict_stride,
+        "backward": settings.backward,
         "perf": {"runs": settings.perf_runs} if settings.perf else None,
     }
 
@@ -337,7 +338,7 @@ def _blank(vector: Vector, outcome: Outcome) -> VectorResult:
         op=vector.op,
         status=status_of(outcome, expected_to_fail=vector.expected_to_fail),
         outcome=outcome,
-        configuration="" if vector.configuration is None else vector.id,
+        configuration="" if vector.configuration is None else vector.configuration.key,
         calls=vector.calls,
         models=vector.models,
     )

@@ -70,6 +70,12 @@ def _exported(value: object) -> object:
     return str(tuple(value)) if plain and isinstance(value, list) else value
 
 
+def has_vectors(path: Path) -> bool:
+    """Whether a file, or the first of a folder, has vectors, and not results."""
+    paths = sorted(one for one in path.glob("*.json") if one.name != MANIFEST) if path.is_dir() else [path]
+    return bool(paths) and isinstance(_document(paths[0]), dict) and not paths[0].name.startswith("oprun_")
+
+
 def read_vectors_export(path: Path) -> list[Vector]:
     """The vectors of one file or of a folder of them; raises UnreadableFileError for something else."""
     paths = sorted(one for one in path.glob("*.json") if one.name != MANIFEST) if path.is_dir() else [path]

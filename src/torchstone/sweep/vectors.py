@@ -58,6 +58,7 @@ def payload_of(vector: Vector) -> dict[str, Any]:
         "steps": steps,
         "inputs": [_input(number, spec, memories[number], facts.get(number)) for number, spec in enumerate(specs)],
         "seed": seed_of(vector.id),
+        "refused": vector.refused,
     }
 
 
@@ -139,6 +140,7 @@ def vector_of(seen: SeenConfiguration, suite: str = TRACED) -> Vector:
         facts=seen.facts,
         cluster=cluster_of(configuration),
         role=TTNN_ROLE if is_ttnn(configuration.op) else "",
+        refused=seen.refused,
         calls=seen.calls,
         models=tuple(models),
     )

@@ -51,7 +51,8 @@ def _try_in(request: BisectRequest, python: str) -> "Tried":
     try:
         run = run_sweep(asked)
     except TorchstoneError as error:  # no backend there, or no interpreter: the next environment may have it
-        return Tried(python=python, version="unknown", state="could not run", detail=str(error))
+        why = str(error).partition("; it said:")[0].partition("\n")[0]  # the rest is the traceback of a process
+        return Tried(python=python, version="unknown", state="could not run", detail=why)
     state, detail = _state_of(run)
     return Tried(python=python, version=run.backend_version or "unknown", state=state, detail=detail)
 

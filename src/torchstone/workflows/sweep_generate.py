@@ -81,7 +81,7 @@ def generate_vectors(request: GenerateRequest, progress: Progress = SILENT) -> G
     return GenerateResult(
         vectors=choice.vectors,
         summary=_summary(choice, left_out=len(vectors) - len(choice.vectors), budget=request.budget),
-        changed_files=tuple(_write(request.folder, choice.vectors)),
+        changed_files=tuple(write_by_module(request.folder, choice.vectors)),
     )
 
 
@@ -295,7 +295,8 @@ def _chosen(vectors: "list[Vector]", budget_s: float | None, folder: Path) -> "C
     return choose(vectors, budget_s, known_s)
 
 
-def _write(folder: Path, vectors: "tuple[Vector, ...]") -> list[Path]:
+def write_by_module(folder: Path, vectors: "tuple[Vector, ...]") -> list[Path]:
+    """Write vectors to a folder, one file for each module; the files that changed."""
     from torchstone.record.vector import Vector, VectorFile
     from torchstone.sweep.folder import write_vectors
 

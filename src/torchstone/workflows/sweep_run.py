@@ -58,6 +58,7 @@ class RunRequest:
     pcc: float | None = None  # minimum PCC to pass; None, here and below: the noise of the profile decides
     rtol: float | None = None
     atol: float | None = None
+    backward: bool = False  # judge gradients, too
     strict_stride: bool = False  # the strides of outputs must be equal, too
     reset_command: str = ""  # resets the device when it stops responding; "": none
     executor: ExecutorRequest = field(default_factory=lambda: ExecutorRequest(jobs=2, tasks_per_child=64))
@@ -243,6 +244,9 @@ def _usable_backend(request: RunRequest) -> "BackendFacts":
         needs = f"; {facts.needs}" if facts.needs else ""
         msg = f"backend {request.backend} cannot run here: {facts.reason}{needs}"
         raise InputError(msg)
+    if request.backward and not facts.gradients:
+        msg = f"backend {request.backend} gives no gradients that --backward could judge; aot_eager and inductor do"
+        raise InputError(msg)
     return facts
 
 
@@ -279,6 +283,7 @@ def _settings(request: RunRequest, *, forks: bool) -> "SweepSettings":
         rtol=request.rtol,
         atol=request.atol,
         strict_stride=request.strict_stride,
+        backward=request.backward,
         reset_command=request.reset_command,
         forks=forks,
     )
@@ -335,7 +340,7 @@ def _results(
     )
     for group in _groups(plan, vectors, database_variable(request.database)):
         if group.environment is None:
-            yield from (not_run(vector, group.reason) for vector in group.vectors)
+            yield from (not_run(vector, vector.reason or group.reason) for vector in group.vectors)
             continue
         canary = _canary(settings, limits, extra | group.extra, plan.run.backend) if group.is_of_ops else None
         with opened_executor(group.environment, limits, executor) as opened:
@@ -412,6 +417,9 @@ def _groups(plan: "SweepPlan", vectors: "tuple[Vector, ...]", variables: dict[st
         if vector.configuration is None:
             modules.setdefault(vector.path, []).append(vector)
     for path, group in modules.items():
+        if not path:  # from a file of tt-metal, without its module
+            yield _Group(vectors=group, reason="its sweep module is not here")
+            continue
         yield _Group(vectors=group, environment=module_environment(Path(path), python=run.python, variables=variables))
 
 

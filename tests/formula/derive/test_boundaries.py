@@ -7,6 +7,7 @@ from torch import nn
 
 from tests.formula.derive.branching import Above16, EvenOdd, Made, PlainNumber, of_tokens, strided
 from tests.formula.derive.handwritten import HANDWRITTEN
+from tests.formula.derive.handwritten_branches import BRANCHES
 from torchstone.formula.derive.boundaries import find_boundaries
 from torchstone.formula.derive.gate import separating_conditions
 
@@ -69,3 +70,12 @@ def test_wrong_points_are_separated_by_a_remainder_or_a_threshold() -> None:
     assert {one.value({"S": 6}) for one in conditions} == {1}
     above = separating_conditions([{"S": 33}, {"S": 64}], [{"S": 2}, {"S": 32}], ())
     assert any(one.value({"S": 32}) != one.value({"S": 33}) for one in above)
+
+
+def test_a_comparison_that_divides_by_zero_at_small_sizes_is_no_boundary_and_is_said_so() -> None:
+    make, _ = BRANCHES["LargestEighth"]
+    found = find_boundaries(make, TOKENS)
+    for form in (*found.conditions, *found.quotients):
+        form.value({"B": 1, "S": 1, "hidden_size": 1})  # would raise ZeroDivisionError
+    assert not found.complete
+    assert "divides by what is 0" in found.reason

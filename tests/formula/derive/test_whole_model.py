@@ -1,6 +1,7 @@
 from collections.abc import Mapping
 
 import msgspec
+import pytest
 import torch
 from torch import nn
 
@@ -111,3 +112,20 @@ def test_a_model_that_takes_one_size_alone_is_refused_and_not_an_error() -> None
     assert [one.reason for one in library.refused.values()] == [
         "it cannot be run at the sizes of a fit: it takes no other sizes"
     ]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("model_type", ["modernbert", "fnet"])
+def test_a_model_is_exact_for_long_sequences_and_for_transforms_over_two_dimensions(model_type: str) -> None:
+    """A window of 128 is full from 65 positions on: another code path than that of short sequences."""
+    model = ConfiguredModel(
+        blueprint=find_blueprint(f"tiny:{model_type}", InputOptions()), bench=bench(), options=Options()
+    )
+    measured = model.sample({"B": 3, "S": 128}, held_out=True)
+    assert measured is not None
+    seen = observe(measured)
+    library = derive_model(model, seen)
+    result = cost_by_formula("net", seen, formulas(*library.entries.values()), {}, "")
+
+    assert result.modules[0].coverage is not Coverage.TRACED, library.refused
+    assert result.disagreeing == ()

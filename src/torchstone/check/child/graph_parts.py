@@ -23,7 +23,8 @@ _PLAIN = (int, float, bool, str, complex, type(None), torch.dtype, torch.device,
 _GRAD_MODE = ("_set_grad_enabled", "set_grad_enabled", "_enter_inference_mode", "_exit_inference_mode")
 _OPENS, _CLOSES = "_enter_autocast", "_exit_autocast"
 
-Compile = Callable[[nn.Module, Arguments], Callable[..., Any]]
+Runs = Callable[..., Any]
+Compile = Callable[[nn.Module, Arguments], Runs]
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ def as_given(given: Any, like: Any) -> object:
     return torch.view_as_complex(given.contiguous()) if _is_complex(like) else given
 
 
-def in_dtype_of(like: Any, value: Any) -> object:
+def in_dtype_of(like: object, value: object) -> object:
     """A value that a backend handed back in a format of its own (int32 for int64), as the next op expects it.
 
     Inside the backend it would go on in that format; it is the border in the middle of the graph that needs the other.
@@ -231,7 +232,7 @@ class Mixed:
         self._values = all_values(graph)
         plain = {node for node, value in self._values.items() if is_call(node) and is_plain(value)}
         self._by_eager = {*by_eager, *plain}
-        self._runs: list[tuple[Part, Callable[..., Any]]] = []  # of each stage, from the first call on
+        self._runs: list[tuple[Part, Runs]] = []  # of each stage, from the first call on
 
     @property
     def uses_backend(self) -> bool:
@@ -254,9 +255,7 @@ class Mixed:
         outputs: Any = fx.map_arg(graph.graph.output_node().args[0], {**env, **given}.__getitem__)
         return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
 
-    def _prepared(
-        self, nodes: Collection[fx.Node], env: dict[fx.Node, Any], *, on_backend: bool
-    ) -> tuple[Part, Callable[..., Any]]:
+    def _prepared(self, nodes: Collection[fx.Node], env: dict[fx.Node, Any], *, on_backend: bool) -> tuple[Part, Runs]:
         part = part_of(self._graph.module, nodes, env)
         if not on_backend or not part.gives:
             return part, part.module

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch._library.custom_ops import OPDEFS
 
+from torchstone.backends.gradients import gradients_source
 from torchstone.backends.program_source import (
     TENSORS_IN_SOURCE,
     backend_source,
@@ -32,7 +33,6 @@ from torchstone.backends.program_source import (
     tensor_source,
 )
 from torchstone.backends.protocol import Backend
-from torchstone.check.child.gradients import gradients_source
 from torchstone.check.child.graph_parts import Arguments
 from torchstone.check.child.graphs import chosen_parts, ends_alike, received, subject_of_part
 from torchstone.check.child.model import Payload, backend_for

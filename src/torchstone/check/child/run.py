@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from torchstone.backends.failures import COMPILE, WRITES_TO_INPUT, outcome_of, with_causes
+from torchstone.backends.gradients import GradientBackend, WithGradients
 from torchstone.backends.op_info import ops_named_in
 from torchstone.backends.program import program_module
 from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported, first_line
-from torchstone.check.child.gradients import GradientBackend, WithGradients
 from torchstone.check.child.model import Payload, backend_for, has_model, loaded_model
 from torchstone.check.child.programs import as_written_by_hand, inputs_of_steps, starting_values
 from torchstone.check.child.recording import RANDOM_STATE

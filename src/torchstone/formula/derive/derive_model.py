@@ -144,6 +144,11 @@ class ConfiguredModel:
             self.built = (model, blueprint)
         return deepcopy(self.built)
 
+    @property
+    def length(self) -> str:
+        """The length that attention grows with."""
+        return CACHE_LENGTH if self.options.decode else LENGTH
+
     def find_sizes(self) -> bool:
         """Choose the sizes that can be varied: all that change what the model costs; False where nothing runs."""
         wanted: tuple[str, ...] = (BATCH, CACHE_LENGTH) if self.options.decode else (BATCH, LENGTH, DECODER_LENGTH)
@@ -214,7 +219,7 @@ def derive_model(model: ConfiguredModel, given: Sequence[Observation] = ()) -> L
             second = _attempt(model, given, samples, _boundaries_of_steps(step))
             if second.covers(given):
                 return second.library
-    shortest = None if first.covers(given) or model.loops else first.begins_to_be_wrong
+    shortest = None if first.covers(given) or model.loops else first.begins_to_be_wrong(model.length)
     if shortest is not None:
         samples = _measured(_training(model, shortest))
         beyond = _attempt(model, given, samples) if samples else first
@@ -242,15 +247,14 @@ class _Attempt:
         formulas = formulas_of(self.library.entries.values())
         return entry is not None and (not calls or bool(judge(formulas, calls, entry.variant).checked))
 
-    @property
-    def begins_to_be_wrong(self) -> int | None:
+    def begins_to_be_wrong(self, length: str) -> int | None:
         """The shortest length at which the formula of the whole model is wrong, where it is right below it only."""
         wrong = [one.sizes for one in self.verdict.contradictions if one.class_name == self.root]
         right = self.verdict.agreeing.get(self.root, [])
-        if not wrong or any(LENGTH not in sizes for sizes in (*wrong, *right)):
+        if not wrong or any(length not in sizes for sizes in (*wrong, *right)):
             return None
-        shortest = min(sizes[LENGTH] for sizes in wrong)
-        return shortest if all(sizes[LENGTH] < shortest for sizes in right) else None
+        shortest = min(sizes[length] for sizes in wrong)
+        return shortest if all(sizes[length] < shortest for sizes in right) else None
 
 
 def _attempt(
@@ -338,7 +342,7 @@ def _training(model: ConfiguredModel, shortest: int | None = None) -> Iterable[S
     def point(number: int) -> dict[str, int]:
         sizes = _point(model.sizes, number, loops=model.loops)
         if shortest is not None:
-            sizes[LENGTH] = nth_prime(scattered(1, number, _LEVELS), smallest=shortest)
+            sizes[model.length] = nth_prime(scattered(1, number, _LEVELS), smallest=shortest)
         return sizes
 
     for number in range(_FITTED + _HELD_OUT):

@@ -142,13 +142,19 @@ def _flat(outputs: Any) -> list[str]:
     return [one for part in outputs for one in (_flat(part) if isinstance(part, list) else [part]) if one]
 
 
-def unread_outputs(program: Mapping[str, Any], paths: list[str]) -> frozenset[str]:
-    """The outputs that only a backward pass reads, by path: they are reported, and do not decide."""
+def unread_names(program: Mapping[str, Any]) -> set[str]:
+    """The results that only a backward pass reads."""
     unread: set[str] = set()
     for step in program["steps"]:
         first = _SAVED_FOR_BACKWARD.get(step["op"].split(".")[1] if "." in step["op"] else "")
         if first is not None:
             unread |= set(_flat(step["outputs"][first:]))
+    return unread
+
+
+def unread_outputs(program: Mapping[str, Any], paths: list[str]) -> frozenset[str]:
+    """The outputs that only a backward pass reads, by path: they are reported, and do not decide."""
+    unread = unread_names(program)
     names = [tree["tensor"] for tree in portable(program)["outputs"]]
     return frozenset(path for name, path in zip(names, paths, strict=False) if name in unread)
 

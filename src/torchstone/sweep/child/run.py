@@ -9,9 +9,10 @@ from importlib import import_module
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchstone.backends.failures import is_out_of_memory
+from torchstone.backends.gradients import GradientBackend, WithGradients
 from torchstone.backends.lookup import open_backend
 from torchstone.backends.program import program_module, random_ops, written_names
 from torchstone.backends.program_format import ProgramError, portable
@@ -27,9 +28,13 @@ from torchstone.sweep.child.program import (
     is_kernel,
     program_for,
     run_steps,
+    unread_names,
     unread_outputs,
 )
 from torchstone.sweep.child.timing import timed
+
+_MOST_DIFFERENCES = 256  # elements whose finite differences are taken one by one
+_EAGER_REFUSES = "eager PyTorch refuses it"
 
 
 @dataclass
@@ -64,23 +69,49 @@ def run_vector(payload: Mapping[str, object]) -> dict[str, Any]:
     except (NothingToCompareError, NotReproducibleError, Unsupported, ProgramError) as refused:
         return answer_of("not run", str(refused), stage="reference")
     except Exception as error:  # noqa: BLE001 - eager PyTorch refuses what is no valid call, in any way it likes
+        if payload.get("refused") and not payload.get("only_reference"):
+            return _judge_refusal(backend, payload, error)
         return answer_of("not run", f"{_who_refuses(payload)}: {first_line(error)}", stage="reference")
     if payload.get("only_reference"):
         return answer_of("passed", "", stage="reference")
     return _run_on(backend, case, payload)
 
 
+_NOT_IMPLEMENTED = ("not implemented", "not supported", "not yet supported", "unsupported")  # in eager: others may
+
+
+def _judge_refusal(backend: Backend, payload: Mapping[str, Any], error: Exception) -> dict[str, Any]:
+    """A call that eager PyTorch refused when it was recorded, and refuses now: a backend must refuse it, too."""
+    refusal = first_line(error)
+    unsure = isinstance(error, NotImplementedError) or any(word in str(error).lower() for word in _NOT_IMPLEMENTED)
+    try:
+        module = program_module(program_for(payload))
+    except Exception:  # noqa: BLE001 - an op that gives lists of tensors must run before the program is known
+        unsure = True
+    if unsure or _who_refuses(payload) != _EAGER_REFUSES:
+        return answer_of("not run", f"{_who_refuses(payload)}: {refusal}", stage="reference")
+    inputs = make_inputs(payload["inputs"], seed=int(payload.get("seed", 0)))
+    answer = _attempt(backend, module, inputs)
+    if not isinstance(answer, dict):
+        reason = f"gives a result where eager PyTorch refuses the call: {refusal}"
+        verdict = {"passed": False, "state": "wrong", "reason": reason, "leaves": []}
+        return answer_of("wrong", reason, verdict=verdict)
+    if answer["outcome"] in ("not run", "out of memory"):
+        return answer
+    return answer_of("passed", "", verdict={"passed": True, "state": "passed", "reason": "", "leaves": []})
+
+
 def _who_refuses(payload: Mapping[str, Any]) -> str:
     """Eager PyTorch, or only the form in which torchstone gives the call to other devices."""
     if not any(is_kernel(step["op"]) for step in payload["steps"]):
-        return "eager PyTorch refuses it"
+        return _EAGER_REFUSES
     names = [about["name"] for about in payload["inputs"]]
     try:
         inputs = make_inputs(payload["inputs"], seed=int(payload.get("seed", 0)))
         with torch.no_grad():
             run_steps(payload, dict(zip(names, inputs, strict=True)))
     except Exception:  # noqa: BLE001 - as above
-        return "eager PyTorch refuses it"
+        return _EAGER_REFUSES
     return "eager PyTorch runs it, but not the op that stands for it on other devices"
 
 
@@ -96,7 +127,7 @@ class Case:
         names = [about["name"] for about in payload["inputs"]]
         inputs = self.inputs()
         self.program = program_for(payload)
-        self.module = program_module(self.program)
+        self.module: nn.Module = program_module(self.program)
         self.may_write = {names.index(name) for name in written_names(self.program)}
         self.expected = self._reference(inputs)
         if any(is_kernel(step["op"]) for step in payload["steps"]):
@@ -104,8 +135,28 @@ class Case:
         if random_ops(self.program) and not judge(self.expected, self._reference(inputs, seed=1))["passed"]:
             msg = f"{payload['op']} draws random numbers: there is nothing to compare with"
             raise NotReproducibleError(msg)
+        self.has_gradients = bool(payload.get("backward")) and not random_ops(self.program) and self._differentiate()
         self.given = inputs
-        self.unread = unread_outputs(self.program, [path for path, _ in named_tensors(self.expected)])
+        paths = [path for path, _ in named_tensors(self.expected)]
+        self.unread = frozenset() if self.has_gradients else unread_outputs(self.program, paths)
+
+    def _differentiate(self) -> bool:
+        """Judge gradients, too, where eager PyTorch has some."""
+        plain = self.module
+        outputs = [
+            tree for tree in portable(self.program)["outputs"] if tree["tensor"] not in unread_names(self.program)
+        ]
+        try:
+            self.module = WithGradients(program_module({**self.program, "outputs": outputs}))
+            expected = self._reference(self.inputs())
+        except Exception:  # noqa: BLE001 - an op without a derivative says so in any way it likes
+            self.module = plain
+            return False
+        if not expected["gradients"]:
+            self.module = plain
+            return False
+        self.expected = expected
+        return True
 
     def _check_rewrite(self, tensors: Mapping[str, Tensor]) -> None:
         """The traced op is the golden one: the op that stands for it on other devices must give what it gives."""
@@ -139,10 +190,18 @@ def _one(tensors: tuple[Tensor, ...]) -> object:
 
 
 def _run_on(backend: Backend, case: Case, payload: Mapping[str, object]) -> dict[str, object]:
-    stage = "compile"
     inputs = case.inputs()
+    ended = _attempt(GradientBackend(backend) if case.has_gradients else backend, case.module, inputs)
+    return ended if isinstance(ended, dict) else _judged(case, ended[0], inputs, payload, ended[1])
+
+
+def _attempt(
+    backend: Backend | GradientBackend, module: nn.Module, inputs: list[Tensor]
+) -> tuple[object, Callable[..., Any]] | dict[str, Any]:
+    """What a backend gives, and what it compiled; or how it failed."""
+    stage = "compile"
     try:
-        compiled = backend.compile(case.module, tuple(inputs), {})
+        compiled = backend.compile(module, tuple(inputs), {})
         stage = "run"
         with ExitStack() as kept:
             kept.enter_context(torch.random.fork_rng(devices=[]))
@@ -157,7 +216,7 @@ def _run_on(backend: Backend, case: Case, payload: Mapping[str, object]) -> dict
     except Exception as error:  # noqa: BLE001 - a backend may raise anything, and that is the result
         kind = "out of memory" if is_out_of_memory(error) else "raised"
         return answer_of(kind, first_line(error), stage=stage, error=error)
-    return _judged(case, actual, inputs, payload, compiled)
+    return actual, compiled
 
 
 def _judged(
@@ -169,12 +228,33 @@ def _judged(
     reason = _also_wrong(case, verdict, inputs, strict_stride=bool(payload.get("strict_stride")))
     if verdict["passed"] and reason:
         verdict |= {"passed": False, "reason": reason}
+    if not verdict["passed"] and case.has_gradients and not _gradients_are_confirmed(case, verdict):
+        reason = "finite differences do not confirm the gradients of eager PyTorch, so there is nothing to compare with"
+        return answer_of("not run", reason, verdict=verdict)
     if not verdict["passed"]:
         return answer_of("wrong", verdict["reason"], verdict=verdict)
     answer = answer_of("passed", verdict["reason"], verdict=verdict)
     if payload.get("perf"):
         answer["timing"] = timed(compiled, case.module, case.inputs(), payload["perf"])
     return answer
+
+
+def _gradients_are_confirmed(case: Case, verdict: dict[str, Any]) -> bool:
+    """Whether gradcheck agrees with eager PyTorch in float64 here; True where no gradient was judged wrong."""
+    wrong = [leaf["path"] for leaf in verdict["leaves"] if not leaf["passed"] and not leaf.get("unread")]
+    if not any(path.startswith("gradients") for path in wrong):
+        return True
+    assert isinstance(case.module, WithGradients)  # noqa: S101 - it has gradients
+    program = case.module.module
+    wide = [one.double().requires_grad_() if one.is_floating_point() else one for one in case.inputs()]
+    fast = sum(one.numel() for one in wide) > _MOST_DIFFERENCES
+    try:
+        with torch.enable_grad():
+            confirmed = torch.autograd.gradcheck(program, wide, fast_mode=fast, raise_exception=False)
+    except Exception:  # noqa: BLE001 - what cannot be run in float64 is not confirmed
+        confirmed = False
+    verdict["gradcheck"] = confirmed
+    return confirmed
 
 
 def _also_wrong(case: Case, verdict: Mapping[str, Any], inputs: list[Tensor], *, strict_stride: bool) -> str:
