@@ -46,7 +46,7 @@ def _computed_tables(model: nn.Module) -> list[tuple[nn.Module, str, torch.Tenso
     tables = (
         (module, name, module._buffers.get(name))  # noqa: SLF001 - torch has no other list of them
         for module in model.modules()
-        for name in module._non_persistent_buffers_set  # noqa: SLF001
+        for name in module._non_persistent_buffers_set  # noqa: SLF001 - as above
     )
     return [(module, name, table) for module, name, table in tables if table is not None and not table.is_meta]
 
