@@ -13,11 +13,15 @@ from dataclasses import dataclass
 
 from torchstone.capture import capture
 from torchstone.cost import price
+from torchstone.cost.formats import parse_format, with_formats
 from torchstone.cost.storages import find_storages
 from torchstone.models import load
 from torchstone.models.inputs import InputOptions
+from torchstone.record.cost import Formats
+from torchstone.record.trace import Trace
 
 BATCH, PROMPT, CACHE = 2, 100, 5000
+_FORMATS = "formats of the cache"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +147,51 @@ def states_of(name: str) -> int | None:
     return None
 
 
+def kept_of(name: str) -> tuple[int, int] | None:
+    """Tokens before the step, and the bytes of a cache that is neither all keys and values nor all states."""
+    latent = 512 + 64  # DeepSeek: a compressed row for all heads, and one rotary key; two bytes each
+    match name:
+        case "deepseek-ai/DeepSeek-V2-Lite":
+            return CACHE, BATCH * 27 * CACHE * latent * 2
+        case "deepseek-ai/DeepSeek-V3":
+            return CACHE, BATCH * 61 * CACHE * latent * 2
+        case "openai/whisper-tiny":  # 4 layers of 384: the tokens so far, and 1,500 frames of the encoder; float32
+            return 200, BATCH * 4 * 2 * 384 * (200 + 1500) * 4
+        case "google-t5/t5-small":  # 6 layers of 8 x 64: the tokens so far, and the prompt of the encoder; float32
+            return 200, BATCH * 6 * 2 * 512 * (200 + PROMPT) * 4
+        case (
+            "ai21labs/Jamba-v0.1"
+        ):  # every 8th of 32 layers attends; 28 have 4 and 16 (float32) values in 8,192 channels
+            return 1000, BATCH * (4 * 2 * 8 * 128 * 1000 * 2 + 28 * 8192 * (4 * 2 + 16 * 4))
+        case "openai/gpt-oss-20b":  # 24 layers, every second one with a window of 128
+            return CACHE, BATCH * 12 * 2 * 8 * 64 * (127 + CACHE) * 2
+        case _:
+            return None
+
+
+MIXED = (
+    "deepseek-ai/DeepSeek-V2-Lite", "deepseek-ai/DeepSeek-V3", "openai/whisper-tiny", "google-t5/t5-small",
+    "ai21labs/Jamba-v0.1", "openai/gpt-oss-20b",
+)  # fmt: skip
+# Formats of keys and values: bytes of 128 numbers with their scales. A head of 128 is one group of int8 and int4, and
+# four blocks of MX; a tile of 32 x 32 shares an exponent in each 16 numbers.
+KV_FORMATS = {"fp8": 128, "int8_g128": 128 + 2, "int4_g128": 64 + 2, "mxfp8": 128 + 4, "mxfp4": 64 + 4}
+
+
+def compare_formats(name: str = "meta-llama/Llama-3.1-8B") -> list[tuple[str, int, int]]:
+    """The cache of one model, 32 layers of 8 heads of 128, in each format; and in tiles, which are filled up to 32."""
+    model, inputs = load(name, options=InputOptions(batch_size=BATCH, phase="decode", cache_len=CACHE))
+    trace = capture(model, inputs)
+    found = []
+    for kind, each in (*KV_FORMATS.items(), ("bfloat8_b", None)):
+        priced = with_formats(trace, Formats(kv_cache=parse_format(kind)))
+        rows = BATCH * 32 * 2 * 8
+        tiles = -(-CACHE // 32) * (128 // 32)
+        truth = rows * CACHE * each if each is not None else rows * tiles * (32 * 32 + 64)
+        found.append((kind, _cache(priced), truth))
+    return found
+
+
 RECURRENT = ("state-spaces/mamba-130m-hf", "state-spaces/mamba2-2.7b", "RWKV/rwkv-4-169m-pile")
 
 
@@ -150,14 +199,26 @@ def main() -> None:
     """Compare every model and print one line each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*")
-    chosen = parser.parse_args().models or [*MODELS, *RECURRENT]
+    chosen = parser.parse_args().models or [*MODELS, *RECURRENT, *MIXED, _FORMATS]
     wrong = 0
     for name in chosen:
-        found = compare_states(name) if name in RECURRENT else compare(name, MODELS[name]())
+        found = _compared(name)
         wrong += sum(ours != truth for _, ours, truth in found)
         parts = [f"{what} {'=' if ours == truth else f'{ours:,} != {truth:,}'}" for what, ours, truth in found]
         print(f"{name:40} {', '.join(parts)}", flush=True)
     print(f"{len(chosen)} models, {wrong} quantities differ from their closed form")
+
+
+def _compared(name: str) -> list[tuple[str, int, int]]:
+    if name == _FORMATS:
+        return compare_formats()
+    if name in RECURRENT:
+        return compare_states(name)
+    mixed = kept_of(name)
+    if mixed is not None:
+        tokens, truth = mixed
+        return [("cache", run(name, "decode", tokens)[2], truth)]
+    return compare(name, MODELS[name]())
 
 
 def compare(name: str, sizes: Sizes) -> list[tuple[str, int, int]]:
@@ -176,21 +237,23 @@ def compare_states(name: str) -> list[tuple[str, int, int]]:
     return [("states", run(name, "decode")[2], states_of(name) or 0)]
 
 
-def run(name: str, phase: str) -> tuple[int, int, int]:
+def run(name: str, phase: str, cached: int = CACHE) -> tuple[int, int, int]:
     """Matmul FLOPs, bytes of parameters, bytes of the caches that come in."""
-    prompt = InputOptions(batch_size=BATCH, phase=phase, seq_len=PROMPT)
-    step = InputOptions(batch_size=BATCH, phase=phase, cache_len=CACHE)
-    model, inputs = load(name, options=prompt if phase == "prefill" else step)
+    tokens = cached if phase == "decode" else None
+    model, inputs = load(name, options=InputOptions(batch_size=BATCH, phase=phase, seq_len=PROMPT, cache_len=tokens))
     trace = capture(model, inputs)
     table = price(trace)
+    return table.totals.matmul_flops, table.totals.parameter_bytes, _cache(trace)
+
+
+def _cache(trace: Trace) -> int:
     storages = find_storages(trace)
-    floats = {
+    counters = {
         trace.tensors.storage_of[number]
         for number, spec in enumerate(trace.tensors.spec_of)
-        if "float" in trace.tensors.specs[spec].dtype
-    }  # counters of tokens are integers
-    caches = sum(storages.sizes[storage] for storage in storages.cache_inputs & floats)
-    return table.totals.matmul_flops, table.totals.parameter_bytes, caches
+        if trace.tensors.specs[spec].dtype == "int64"
+    }  # of tokens
+    return sum(storages.sizes[storage] for storage in storages.cache_inputs - counters)
 
 
 if __name__ == "__main__":

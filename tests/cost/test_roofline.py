@@ -1,3 +1,4 @@
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,8 @@ def test_every_preset_names_its_source_and_has_sane_limits() -> None:
     assert found.keys() >= WANTED
     for hardware in found.values():
         assert len(hardware.source) > 10
+        assert hardware.convention.startswith("dense")
+        assert date.fromisoformat(hardware.as_of).year >= 2026
         assert 1e12 < max(hardware.peak_flops.values()) < 1e17
         assert 1e11 < hardware.memory_bytes_per_s < 1e14
         assert 10**10 < hardware.memory_bytes < 10**12

@@ -3,7 +3,8 @@ import torch
 from torch import nn
 
 from torchstone.errors import InputError
-from torchstone.models.inputs import Inputs
+from torchstone.models import load
+from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.prepare import cast_inputs, cast_model, parse_dtype
 
 
@@ -43,3 +44,14 @@ def test_no_dtype_changes_nothing() -> None:
     cast_model(model, parse_dtype(None))
     assert cast_inputs(inputs, parse_dtype(None)) is inputs
     assert model.weight.dtype is torch.float32
+
+
+def test_tables_of_a_transformers_model_keep_their_precision_as_from_pretrained_keeps_it() -> None:
+    model, _ = load("tiny:llama", options=InputOptions(dtype="bfloat16"), device="cpu")
+    assert {one.dtype for one in model.parameters()} == {torch.bfloat16}
+    tables = {name: table for name, table in model.named_buffers() if "inv_freq" in name}
+    assert tables
+    expected = 1.0 / 10000.0 ** (torch.arange(0, 16, 2) / 16)
+    for table in tables.values():
+        assert table.dtype is torch.float32
+        assert torch.allclose(table, expected)

@@ -26,7 +26,19 @@ _MEBI = 1 << 20
 _REQUIRED = ("peak_tflops", "memory_mib", "bandwidth_gb_per_s")
 _MARKETING_MEMORY = "memory_gb"  # files written before `memory_mib`: 10^9 bytes
 _KNOWN = frozenset(
-    (*_REQUIRED, _MARKETING_MEMORY, "title", "vector_tflops", "launch_us", "link_gb_per_s", "devices", "source", "note")
+    (
+        *_REQUIRED,
+        _MARKETING_MEMORY,
+        "title",
+        "vector_tflops",
+        "launch_us",
+        "link_gb_per_s",
+        "devices",
+        "source",
+        "note",
+        "convention",
+        "as_of",
+    )
 )
 
 
@@ -96,6 +108,8 @@ def _hardware(name: str, values: object, origin: str) -> Hardware:
         devices=int(number("devices", 1)),
         source=str(values.get("source", origin)),
         note=str(values.get("note", "")),
+        convention=str(values.get("convention", "")),
+        as_of=str(values.get("as_of", "")),
     )
 
 
@@ -134,7 +148,11 @@ def hardware_toml(hardware: Hardware) -> str:
         *([] if hardware.link_bytes_per_s is None else [f"link_gb_per_s = {hardware.link_bytes_per_s / _GIGA:.6g}"]),
         *([f"devices = {hardware.devices}"] if hardware.devices > 1 else []),
         f"source = {_quoted(hardware.source)}",
-        *([f"note = {_quoted(hardware.note)}"] if hardware.note else []),
+        *(
+            f"{name} = {_quoted(text)}"
+            for name, text in (("convention", hardware.convention), ("as_of", hardware.as_of), ("note", hardware.note))
+            if text
+        ),
     ]
     return "\n".join(lines) + "\n"
 

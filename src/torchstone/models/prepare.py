@@ -29,9 +29,30 @@ def parse_dtype(name: str | None) -> torch.dtype | None:
 
 
 def cast_model(model: nn.Module, dtype: torch.dtype | None) -> None:
-    """Cast floating-point parameters and buffers, in place; None leaves them."""
-    if dtype is not None:
-        model.to(dtype)
+    """Cast floating-point parameters and buffers, in place; None leaves them.
+
+    A transformers model with values keeps the tables that it does not save, such as the frequencies of a rotary
+    embedding, in the precision they were computed in: so does `from_pretrained(dtype=...)`.
+    """
+    if dtype is None:
+        return
+    kept = _computed_tables(model) if _is_from_transformers(model) else []
+    model.to(dtype)
+    for module, name, table in kept:
+        module._buffers[name] = table  # noqa: SLF001 - the same buffer, as it was
+
+
+def _computed_tables(model: nn.Module) -> list[tuple[nn.Module, str, torch.Tensor]]:
+    tables = (
+        (module, name, module._buffers.get(name))  # noqa: SLF001 - torch has no other list of them
+        for module in model.modules()
+        for name in module._non_persistent_buffers_set  # noqa: SLF001 - as above
+    )
+    return [(module, name, table) for module, name, table in tables if table is not None and not table.is_meta]
+
+
+def _is_from_transformers(model: nn.Module) -> bool:
+    return any(base.__module__ == "transformers.modeling_utils" for base in type(model).__mro__)
 
 
 def cast_inputs(inputs: Inputs, dtype: torch.dtype | None) -> Inputs:

@@ -29,6 +29,8 @@ class Hardware(Record, frozen=True, kw_only=True):
     link_bytes_per_s: float | None = None  # to the other devices; None: not known
     devices: int = 1
     note: str = ""
+    convention: str = ""  # what the rates count: dense or sparse, math fidelity, chip or board; "": not stated
+    as_of: str = ""  # the day on which the numbers were entered from the source; "": not stated
 
 
 class Bound(StrEnum):
