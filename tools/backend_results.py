@@ -28,7 +28,7 @@ from torchstone.workflows.check import STAGES
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "backend-results.md"
-OPINFO = "## Found by torch's own test database"
+OPINFO = "## Found by torch's own test database and by chains"
 UNLOCKING_PAGE = ROOT / "docs" / "unlocking-ops.md"
 KEPT = ROOT / ".cache" / "backend-results"
 MODELS = (
