@@ -21,6 +21,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.ops import map_tensors, tensors_in
 
+Arguments = tuple[Any, ...]
+Keywords = Mapping[str, Any]
+
 NO_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 
 _aten = torch.ops.aten
@@ -50,7 +53,7 @@ class AssumedValues:
         """The assumptions made, each once."""
         return tuple(self._stated)
 
-    def fill(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> Any:
+    def fill(self, op: OpOverload, args: Arguments, kwargs: Keywords, result: Any) -> Any:
         """The result of an op that ran without values, with values where they can be assumed."""
         packet = op.overloadpacket
         with _disable_current_modes():
@@ -63,7 +66,7 @@ class AssumedValues:
                 return self._compare(op, args, kwargs)
         return result
 
-    def read_back(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def read_back(self, op: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
         """Run an op whose result has no shape or value without values; None where nothing can be assumed."""
         if not _only_floats_unknown(args):
             return None
@@ -77,15 +80,13 @@ class AssumedValues:
         self._stated[f"{op} {what}"] = None
 
     @staticmethod
-    def _on_drawn(op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def _on_drawn(op: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
         """Run an op on values drawn for what has none; the same ones in each equal call."""
         generator = torch.Generator().manual_seed(_SEED)
         draw = partial(_drawn, generator)
         return op(*map_tensors(draw, args), **map_tensors(draw, dict(kwargs)))
 
-    def _chosen(
-        self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], made: Tensor, *, several: bool
-    ) -> Tensor:
+    def _chosen(self, op: OpOverload, args: Arguments, kwargs: Keywords, made: Tensor, *, several: bool) -> Tensor:
         given: Tensor = args[0]
         dim = _dim(op, args, kwargs)
         if dim is None or not given.dim():  # of all values
@@ -102,7 +103,7 @@ class AssumedValues:
         )
         return even.movedim(-1, dim).contiguous() if several else even.reshape(made.shape)
 
-    def _in_order(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], made: Tensor) -> Tensor:
+    def _in_order(self, op: OpOverload, args: Arguments, kwargs: Keywords, made: Tensor) -> Tensor:
         self._state(op, "leaves the order as it is")
         if not made.dim():
             return torch.zeros((), dtype=made.dtype)
@@ -111,7 +112,7 @@ class AssumedValues:
         order = torch.arange(made.shape[dim], dtype=made.dtype)
         return order.expand(made.movedim(dim, -1).shape).movedim(-1, dim).contiguous()
 
-    def _compare(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+    def _compare(self, op: OpOverload, args: Arguments, kwargs: Keywords) -> Tensor:
         result: Tensor = self._on_drawn(op, args, kwargs)
         true, total = int(result.sum()), result.numel()
         self._state(op, f"tests values drawn from a standard normal distribution: {true:,} of {total:,} are true")
@@ -129,12 +130,12 @@ def _drawn(generator: torch.Generator, tensor: Tensor) -> Tensor:
     return torch.randn(tensor.shape, generator=generator).to(tensor.dtype)
 
 
-def _only_floats_unknown(args: tuple[Any, ...]) -> bool:
+def _only_floats_unknown(args: Arguments) -> bool:
     unknown = [one for one in tensors_in(args) if _has_no_values(one)]
     return bool(unknown) and all(one.is_floating_point() for one in unknown)
 
 
-def _dim(op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
+def _dim(op: OpOverload, args: Arguments, kwargs: Keywords) -> int | None:
     """The dimension along which an op chooses; None: all of them."""
     names = [argument.name for argument in op._schema.arguments]
     if "dim" not in names:

@@ -15,6 +15,8 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
 
+Arguments = tuple[Any, ...]
+
 _aten = torch.ops.aten
 _CPU = torch.device("cpu")
 _META = torch.device("meta")
@@ -39,7 +41,7 @@ Made = list[tuple[tuple[int, ...], tuple[int, ...]]]  # shape and strides of eac
 
 
 def run_by_rule(
-    mode: FakeTensorMode, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object], tensors: Sequence[Tensor]
+    mode: FakeTensorMode, op: OpOverload, args: Arguments, kwargs: Mapping[str, object], tensors: Sequence[Tensor]
 ) -> Any:
     """The result of an op on fake tensors; None where there is no rule for the op or for these arguments."""
     rule = _RULES.get(op)
@@ -169,7 +171,7 @@ def _convolution(given: Tensor, weight: Tensor, *rest: Any) -> Made | None:
     return _contiguous((given.shape[0], weight.shape[0], *sides)) if _matches(given, weight, rest) else None
 
 
-def _matches(given: Tensor, weight: Tensor, rest: tuple[Any, ...]) -> bool:
+def _matches(given: Tensor, weight: Tensor, rest: Arguments) -> bool:
     """Whether channels, groups and bias agree; torch's own message is better where they do not."""
     bias, groups = rest[0], rest[-1]
     fits = given.shape[1] == weight.shape[1] * groups and weight.shape[0] % groups == 0 and given.numel() > 0

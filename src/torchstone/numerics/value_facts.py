@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+Facts = dict[str, Any]  # fields of TensorFacts
+
 LARGEST_KEPT_WHOLE = 64  # elements of an integer or boolean tensor: indices, masks and lengths are often this small
 _SEEN_AS_FLOAT32 = 1  # bytes of the narrow floats, which have no comparisons of their own
 
 
-def value_facts(tensor: Tensor) -> dict[str, Any] | None:
+def value_facts(tensor: Tensor) -> Facts | None:
     """Range, NaN and Inf, share of zeros, as the fields of TensorFacts; None where the values cannot be seen."""
     if type(tensor) not in (Tensor, nn.Parameter) or tensor.layout is not torch.strided or tensor.is_quantized:
         return None
@@ -26,7 +28,7 @@ def value_facts(tensor: Tensor) -> dict[str, Any] | None:
     return _facts_of_floats(values) if values.is_floating_point() else _facts_of_integers(values)
 
 
-def _facts_of_floats(values: Tensor) -> dict[str, Any]:
+def _facts_of_floats(values: Tensor) -> Facts:
     if values.element_size() == _SEEN_AS_FLOAT32:
         values = values.float()
     low, high = (float(end) for end in torch.aminmax(values))  # NaN when there is one
@@ -49,7 +51,7 @@ def _facts_of_floats(values: Tensor) -> dict[str, Any]:
     }
 
 
-def _facts_of_integers(values: Tensor) -> dict[str, Any]:
+def _facts_of_integers(values: Tensor) -> Facts:
     counted = values.to(torch.uint8) if values.dtype is torch.bool else values
     if counted.dtype in (torch.uint16, torch.uint32, torch.uint64):
         counted = counted.to(torch.int64)  # the wide unsigned types have no comparisons

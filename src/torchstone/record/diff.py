@@ -89,7 +89,9 @@ class FolderDiff(Document, frozen=True, kw_only=True, omit_defaults=False):
     def differs(self) -> bool:
         """Whether anything that was compared is not the same."""
         changes = {one.change for one in self.quantities} | {one.change for one in self.modules}
-        return bool(changes - {Change.SAME}) or bool(self.ops or self.tensors or self.check_change or self.memory_change)
+        return bool(changes - {Change.SAME}) or bool(
+            self.ops or self.tensors or self.check_change or self.memory_change
+        )
 
     def _repr_html_(self) -> str:
         """The totals that differ, for a notebook."""

@@ -33,6 +33,10 @@ class NothingToCompareError(Exception):
     """The op gives no tensor."""
 
 
+Json = Mapping[str, Any]  # as the payload of a task has it
+JsonObject = dict[str, Any]
+
+
 def call_eagerly(op: OpOverload, arguments: Mapping[str, object], tensors: Mapping[str, Tensor]) -> Any:
     """Call an op with all arguments by name."""
     positional, named = [], {}
@@ -47,7 +51,7 @@ def call_eagerly(op: OpOverload, arguments: Mapping[str, object], tensors: Mappi
     return op(*positional, **named)
 
 
-def run_steps(payload: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def run_steps(payload: Json, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Call all ops one after the other, as they were traced; all inputs and results by name."""
     known = dict(tensors)
     for number, step in enumerate(payload["steps"]):
@@ -67,7 +71,7 @@ def named_results(number: int, op: OpOverload, result: Any) -> Iterator[tuple[st
             yield from ((f"s{number}_{position}_{place}", one) for place, one in enumerate(part))
 
 
-def describe_results(payload: Mapping[str, Any]) -> list[dict[str, Any]]:
+def describe_results(payload: Json) -> list[JsonObject]:
     """What each step gives when the vector is run eagerly: the layout and the range of values of each result."""
     names = [about["name"] for about in payload["inputs"]]
     inputs = make_inputs(payload["inputs"], seed=int(payload.get("seed", 0)))
@@ -77,13 +81,13 @@ def describe_results(payload: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [_described(name, tensor) for name, tensor in known.items() if name not in names]
 
 
-def _described(name: str, tensor: Tensor) -> dict[str, Any]:
+def _described(name: str, tensor: Tensor) -> JsonObject:
     spec = {"shape": list(tensor.shape), "dtype": dtype_name(tensor.dtype), "stride": list(tensor.stride())}
     facts = value_facts(tensor) or {}
     return {"name": name, "spec": {**spec, "storage_offset": tensor.storage_offset()}, "facts": facts}
 
 
-def program_for(payload: Mapping[str, Any]) -> Any:
+def program_for(payload: Json) -> Any:
     """The program of a vector: it gives what no later step takes, and after that the inputs that were written to.
 
     A vector with an op that gives lists of tensors is run once, to know how many; a chain with an attention kernel, for
@@ -99,7 +103,7 @@ def program_for(payload: Mapping[str, Any]) -> Any:
     shapes = {about["name"]: list(about["shape"]) for about in payload["inputs"]}
     shapes |= {name: list(tensor.shape) for name, tensor in known.items()}
     steps = [_step(number, step, known, shapes) for number, step in enumerate(payload["steps"])]
-    program: dict[str, Any] = {"inputs": names, "steps": steps}
+    program: JsonObject = {"inputs": names, "steps": steps}
     program["outputs"] = [{"tensor": name} for name in _outputs(program)]
     if not program["outputs"]:
         msg = f"{payload['op']} gives no tensor that could be compared"
@@ -107,9 +111,7 @@ def program_for(payload: Mapping[str, Any]) -> Any:
     return program
 
 
-def _step(
-    number: int, step: Mapping[str, Any], known: Mapping[str, Tensor], shapes: Mapping[str, list[int]]
-) -> dict[str, Any]:
+def _step(number: int, step: Json, known: Mapping[str, Tensor], shapes: Mapping[str, list[int]]) -> JsonObject:
     op = find_op(step["op"])
     outputs: list[Any] = []
     for position, returned in enumerate(op._schema.returns):
@@ -127,7 +129,7 @@ def _step(
     return made
 
 
-def _outputs(program: Mapping[str, Any]) -> list[str]:
+def _outputs(program: Json) -> list[str]:
     """The results that no later step takes, and the inputs that are written to, in their order."""
     taken: set[str] = set()
     found: list[str] = []
@@ -142,7 +144,7 @@ def _flat(outputs: Any) -> list[str]:
     return [one for part in outputs for one in (_flat(part) if isinstance(part, list) else [part]) if one]
 
 
-def unread_names(program: Mapping[str, Any]) -> set[str]:
+def unread_names(program: Json) -> set[str]:
     """The results that only a backward pass reads."""
     unread: set[str] = set()
     for step in program["steps"]:
@@ -152,7 +154,7 @@ def unread_names(program: Mapping[str, Any]) -> set[str]:
     return unread
 
 
-def unread_outputs(program: Mapping[str, Any], paths: list[str]) -> frozenset[str]:
+def unread_outputs(program: Json, paths: list[str]) -> frozenset[str]:
     """The outputs that only a backward pass reads, by path: they are reported, and do not decide."""
     unread = unread_names(program)
     names = [tree["tensor"] for tree in portable(program)["outputs"]]
@@ -164,7 +166,7 @@ def is_kernel(op_name: str) -> bool:
     return op_name.startswith(_ATTENTION_KERNELS)
 
 
-def _shares_heads(step: Mapping[str, Any], shapes: Mapping[str, list[int]]) -> bool:
+def _shares_heads(step: Json, shapes: Mapping[str, list[int]]) -> bool:
     """Whether several heads of an attention kernel read one head of keys."""
     if not is_kernel(step["op"]):
         return False
