@@ -72,7 +72,7 @@ def trace_ops(request: TraceRequest, progress: Progress = SILENT) -> TraceResult
     if "://" in database or Path(database).is_file():
         open_store(database).close()  # a database that cannot be used is an error before anything runs
     if ".py" in request.model.model:  # a script, a test, or a model file
-        progress.note(f"executing {request.model.model} ...")
+        progress.note(f"executing {request.model.model.partition('::')[0]} ...")
     with progress.step(f"tracing {request.model.model}"):
         log, unread = _traced(request)
     for note in log.notes:
