@@ -273,7 +273,7 @@ def _keep_raw(log: OpLog, folder: Path) -> Path:
 def _add(log: OpLog, request: TraceRequest) -> tuple[int, str]:
     """Add the calls to the database: how many configurations it did not have, and its name."""
     from torchstone.configs.exchange import log_configurations
-    from torchstone.store.engine import without_password
+    from torchstone.store import without_password
 
     address = database_address(request.database)
     counting = log_configurations(log, keep_failing=request.keep_failing)
