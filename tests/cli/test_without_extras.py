@@ -43,10 +43,11 @@ NEEDS_NOTHING = [
     "backends",
     "models",
 ]
-NEEDS_DATABASE = ["ops", "db info", "sweep run"]
+NEEDS_DATABASE = ["ops", "db info"]
 REFUSED_FOR_ANOTHER_REASON = [
     "memory show nothing",
     "report .",
+    "sweep run",
     "diff one two",
     "serve nothing",
 ]

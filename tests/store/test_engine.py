@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from tests.store.builders import at, relu, seen
 from torchstone.errors import InputError, MissingExtraError, NewerSchemaError, UnreadableFileError
-from torchstone.store import engine
+from torchstone.store import engine, without_password
 from torchstone.store.database import Store
 from torchstone.store.engine import (
     VERSION_TABLE,
@@ -26,7 +26,6 @@ from torchstone.store.engine import (
     known_versions,
     migrate,
     reading_from,
-    without_password,
     writing_to,
 )
 

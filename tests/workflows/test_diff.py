@@ -81,7 +81,7 @@ def test_a_wider_model_changes_shapes_parameters_and_costs_of_every_layer(tmp_pa
     assert linear.parameters[1] > linear.parameters[0]
 
 
-def test_what_only_one_side_has_is_said_and_not_compared(tmp_path: Path) -> None:
+def test_what_only_one_side_has_is_said_and_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = folder(tmp_path / "a", transformer(1))
     second = folder(tmp_path / "b", transformer(1), priced=False)
 
@@ -90,6 +90,8 @@ def test_what_only_one_side_has_is_said_and_not_compared(tmp_path: Path) -> None
     assert found.compared == ("structure",)
     assert found.notes == (f"only {first} has cost.json",)
     assert not found.differs
+    assert run(["diff", str(first), str(tmp_path / "c")]) == EXIT_BAD_INPUT
+    assert "is not a folder" in capsys.readouterr().err
     (tmp_path / "c").mkdir()
     assert run(["diff", str(first), str(tmp_path / "c")]) == EXIT_BAD_INPUT
 

@@ -7,7 +7,7 @@ import pytest
 from torchstone.errors import TorchstoneError
 from torchstone.workflows.memory import ScriptRequest, run_memory
 from torchstone.workflows.model_source import name_targets
-from torchstone.workflows.progress import Silent
+from torchstone.workflows.progress import NotesOnce, Silent
 
 
 class Notes(Silent):
@@ -39,6 +39,16 @@ def test_files_and_modules_are_named_once_and_names_of_models_and_backends_are_n
 def test_a_file_that_is_not_there_is_said_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(TorchstoneError, match=r"chip\.py does not exist"):
         named(f"{tmp_path}/chip.py::Chip")
+
+
+def test_several_workflows_name_a_file_once() -> None:
+    notes = Notes()
+    together = NotesOnce(notes)
+
+    for text in ("executing net.py ...", "wrote a", "executing net.py ...", "wrote b"):
+        together.note(text)
+
+    assert notes.said == ["executing net.py ...", "wrote a", "wrote b"]
 
 
 def test_a_script_whose_memory_is_recorded_is_named_first(tmp_path: Path) -> None:

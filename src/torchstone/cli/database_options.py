@@ -43,6 +43,6 @@ def filter_options(function: F) -> F:
 
 def command_line() -> str:
     """The command that is running, for provenance; the password of a database address is removed."""
-    from torchstone.store.engine import without_password
+    from torchstone.store import without_password
 
     return shlex.join(["torchstone", *map(without_password, sys.argv[1:])])

@@ -27,6 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from torchstone.errors import InputError, MissingExtraError, NewerSchemaError, UnreadableFileError
+from torchstone.store import without_password
 
 if TYPE_CHECKING:
     from alembic.script import Script
@@ -63,13 +64,6 @@ def display_name(address: URL) -> str:
     """The address as messages name it: the file, or the URL without its password."""
     path = file_of(address)
     return str(path) if path is not None else address.set(drivername="postgresql").render_as_string(hide_password=True)
-
-
-def without_password(text: str) -> str:
-    """A text that may be a URL, without the password between user name and host."""
-    scheme, separator, rest = text.partition("://")
-    user, at, host = rest.rpartition("@")
-    return f"{scheme}{separator}{user.partition(':')[0]}{at}{host}"
 
 
 def _require_psycopg() -> None:

@@ -16,7 +16,7 @@ from torchstone.record.formula import Coverage
 from torchstone.record.trace import Trace
 from torchstone.units import show_bytes, show_count, show_seconds
 from torchstone.workflows.model_source import ModelRequest, load_trace, saved_trace
-from torchstone.workflows.progress import SILENT, Progress
+from torchstone.workflows.progress import SILENT, NotesOnce, Progress
 from torchstone.workflows.result_folder import COST_FILE, write_result, write_trace, writing_to
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def analyze(request: AnalyzeRequest, progress: Progress = SILENT, *, watching: "
     if saved_trace(request.model.model) is not None:
         msg = f"{request.model.model} is a finished run, which has no values; give the model itself"
         raise InputError(msg)
-    return _analyzed(_Run(request, progress, watching, kept=_kept(request)))
+    return _analyzed(_Run(request, NotesOnce(progress), watching, kept=_kept(request)))
 
 
 def analyze_module(model: "nn.Module", inputs: object, trace: Trace, request: AnalyzeRequest) -> Analysis:

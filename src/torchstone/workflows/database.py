@@ -49,7 +49,7 @@ def existing_database(database: str | None) -> str | None:
 
 def with_database(command: str, database: str | None) -> str:
     """A command line for the same database, to suggest to the user; it carries no password."""
-    from torchstone.store.engine import without_password
+    from torchstone.store import without_password
 
     return f"{command} --db {shlex.quote(without_password(database))}" if database else command
 

@@ -40,6 +40,10 @@ def diff_folders(before: Path, after: Path, folder: Path | None = None, progress
     from torchstone.record.reference import GoldenData
 
     sides = (before, after)
+    for side in sides:
+        if not side.is_dir():
+            msg = f"{side} is not a folder; give two folders that commands wrote with --dir"
+            raise InputError(msg)
     traces, costs = _both(sides, TRACE_FILE, Trace), _both(sides, COST_FILE, CostTable)
     golden = _both(sides, _GOLDEN_FILE, GoldenData)
     checks, check_change = _check_part(sides)

@@ -25,4 +25,22 @@ class Silent:
         """Do nothing."""
 
 
+class NotesOnce:
+    """Progress of several workflows as one: a line that was shown is not shown again."""
+
+    def __init__(self, shown: Progress) -> None:
+        self._shown = shown
+        self._said: set[str] = set()
+
+    def step(self, title: str) -> AbstractContextManager[None]:
+        """As it is."""
+        return self._shown.step(title)
+
+    def note(self, text: str) -> None:
+        """One line, once."""
+        if text not in self._said:
+            self._said.add(text)
+            self._shown.note(text)
+
+
 SILENT = Silent()

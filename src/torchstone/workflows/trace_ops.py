@@ -72,7 +72,7 @@ def trace_ops(request: TraceRequest, progress: Progress = SILENT) -> TraceResult
     if "://" in database or Path(database).is_file():
         open_store(database).close()  # a database that cannot be used is an error before anything runs
     if ".py" in request.model.model:  # a script, a test, or a model file
-        progress.note(f"executing {request.model.model} ...")
+        progress.note(f"executing {request.model.model.partition('::')[0]} ...")
     with progress.step(f"tracing {request.model.model}"):
         log, unread = _traced(request)
     for note in log.notes:
@@ -273,7 +273,7 @@ def _keep_raw(log: OpLog, folder: Path) -> Path:
 def _add(log: OpLog, request: TraceRequest) -> tuple[int, str]:
     """Add the calls to the database: how many configurations it did not have, and its name."""
     from torchstone.configs.exchange import log_configurations
-    from torchstone.store.engine import without_password
+    from torchstone.store import without_password
 
     address = database_address(request.database)
     counting = log_configurations(log, keep_failing=request.keep_failing)
