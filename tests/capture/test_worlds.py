@@ -58,7 +58,7 @@ def test_known_memory_that_takes_unknown_values_is_unknown_from_then_on(mode: st
     trace = capture(Table(reads_back), (), mode)
 
     if mode == "fake":
-        assert trace.assumed, "a value that comes from a weight must not be made up silently"
+        assert trace.assumed, "a value that comes from a weight must not be assumed silently"
         return
     assert trace.failure is not None
     assert trace.failure.op in {"aten._local_scalar_dense.default", ""}

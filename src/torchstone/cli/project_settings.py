@@ -26,7 +26,7 @@ class ProjectSettings:
     def defaults(self, name: str, command: click.Command) -> dict[str, object]:
         """What click takes as the defaults of a command: by the names of its parameters, subcommands nested.
 
-        Raises InputError for what is no option of the command, or has a value of the wrong kind.
+        Raises InputError for an unknown option, or a value of the wrong kind.
         """
         where = f"tool.torchstone.{name}"
         return self._read(where, self._table(where, self.table.get(name, {})), command)

@@ -19,7 +19,7 @@ from torchstone.sweep.child.program import run_steps
 _NO_ANSWER_ON_META = (NotImplementedError,)  # the op has no rule there, or reads values that are not there
 _READS_VALUES = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 
-_WEIGHTIEST = (Role.UNKNOWN, Role.RANDOM, Role.COMPUTE, Role.FACTORY, Role.VIEW)  # of several steps
+_STRICTEST_FIRST = (Role.UNKNOWN, Role.RANDOM, Role.COMPUTE, Role.FACTORY, Role.VIEW)  # of several steps
 
 
 def warm_up(_payload: Mapping[str, object]) -> None:
@@ -38,7 +38,7 @@ def _check(call: Mapping[str, Any]) -> dict[str, object]:
     except (Unsupported, ProgramError) as error:
         return {"role": "unknown", "valid": False, "reason": str(error)}
     roles = {role_of(op) for op in ops}
-    role = min(roles, key=_WEIGHTIEST.index)
+    role = min(roles, key=_STRICTEST_FIRST.index)
     try:
         valid, reason = _runs_on_meta(ops, call)
     except (Unsupported, ProgramError) as error:
