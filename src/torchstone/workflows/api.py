@@ -132,9 +132,11 @@ def diff(before: str | Path, after: str | Path, folder: str | Path | None = None
     nothing in common.
 
     >>> import tempfile, torch, torchstone as ts
+    >>> from pathlib import Path
+    >>> from torchstone.record.codec import save
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for name, width in (("a", 4), ("b", 6)):
-    ...         found = ts.analyze(torch.nn.Linear(8, width), torch.ones(2, 8), f"{folder}/{name}", quick=True)
+    ...         save(Path(folder, name, "trace.json"), ts.trace(torch.nn.Linear(8, width), torch.ones(2, 8)))
     ...     ts.diff(f"{folder}/a", f"{folder}/b").differs
     True
     """
@@ -165,8 +167,10 @@ def show(folder: str | Path, *, height: int = 720) -> ShownReport:
     themselves when they are the last value of a cell. Raises InputError for a folder without results.
 
     >>> import tempfile, torch, torchstone as ts
+    >>> from pathlib import Path
+    >>> from torchstone.record.codec import save
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     found = ts.analyze(torch.nn.Linear(8, 4), torch.ones(2, 8), folder, backends=["aot_eager"], quick=True)
+    ...     save(Path(folder, "trace.json"), ts.trace(torch.nn.Linear(8, 4), torch.ones(2, 8)))
     ...     shown = ts.show(folder)._repr_html_()
     >>> shown.startswith("<iframe")
     True
