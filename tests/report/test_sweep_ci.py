@@ -15,7 +15,7 @@ RUN = run("1", result("k1-good"), CRASHED, WRONG, KNOWN, replace(result("k1-skip
 
 
 def test_junit_has_a_case_for_each_vector_and_is_xml_whatever_the_text() -> None:
-    root = ElementTree.fromstring(junit_xml(sweep_for_ci(RUN)))  # noqa: S314 - our own text
+    root = ElementTree.fromstring(junit_xml(sweep_for_ci(RUN, failed=True)))  # noqa: S314 - our own text
 
     (suite,) = root
     cases = {case.attrib["name"]: [child.tag for child in case] for case in suite}
@@ -28,7 +28,7 @@ def test_junit_has_a_case_for_each_vector_and_is_xml_whatever_the_text() -> None
 
 
 def test_the_summary_shows_failures_and_counts_known_ones() -> None:
-    text = github_summary(sweep_for_ci(RUN))
+    text = github_summary(sweep_for_ci(RUN, failed=True))
 
     assert text.startswith("### Sweep on ")
     assert "1 failures are quarantined." in text
@@ -38,12 +38,12 @@ def test_the_summary_shows_failures_and_counts_known_ones() -> None:
 def test_no_text_of_a_result_becomes_a_command_of_its_own() -> None:
     evil = replace(WRONG, detail="x\n::set-output name=a::b")
 
-    lines = list(github_annotations(sweep_for_ci(run("1", evil))))
+    lines = list(github_annotations(sweep_for_ci(run("1", evil), failed=True)))
 
     assert len(lines) == 1
     assert lines[0].startswith("::error title=")
     assert "%0A::set-output" in lines[0]
-    assert not list(github_annotations(sweep_for_ci(run("1", KNOWN))))
+    assert not list(github_annotations(sweep_for_ci(run("1", KNOWN), failed=False)))
 
 
 def test_sarif_has_a_result_for_each_failure_and_dismisses_known_ones() -> None:

@@ -5,20 +5,26 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.check.results import check_result, finding
 from tests.cost.devices import device
 from tests.report.folders import folder_of
 from tests.report.sections.test_reference import GOLDEN
-from tests.report.traces import transformer
+from tests.report.traces import empty_model, transformer
 from torchstone.cli.main import run
 from torchstone.cost import price
 from torchstone.cost.roofline import predict
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_FINE
 from torchstone.record.codec import load, save
 from torchstone.record.diff import Change, FolderDiff
+from torchstone.record.module import Module, ModuleCallTable
 from torchstone.record.trace import Trace
-from torchstone.workflows.diff import diff_folders
+from torchstone.workflows.diff import _modules, diff_folders
+
+EMPTY = replace(empty_model(), recorded_calls=ModuleCallTable())
 
 
 def folder(path: Path, trace: Trace, *, priced: bool = True) -> Path:
@@ -79,6 +85,21 @@ def test_a_wider_model_changes_shapes_parameters_and_costs_of_every_layer(tmp_pa
     assert linear.parameters[0] is not None
     assert linear.parameters[1] is not None
     assert linear.parameters[1] > linear.parameters[0]
+
+
+@given(st.lists(st.integers(0, 12), unique=True), st.lists(st.integers(0, 12), unique=True))
+def test_every_path_of_both_sides_is_there_once_whatever_moved(before: list[int], after: list[int]) -> None:
+    """Layers that were removed, added and moved, in any combination."""
+
+    def model(numbers: list[int]) -> Trace:
+        return replace(EMPTY, modules=tuple(Module(path=f"layers.{number}", class_name="Layer") for number in numbers))
+
+    found = list(_modules((model(before), model(after)), None))
+
+    assert [one.path for one in found if one.change is not Change.REMOVED] == [f"layers.{one}" for one in after]
+    removed = {one.path for one in found if one.change is Change.REMOVED}
+    assert removed == {f"layers.{one}" for one in before if one not in after}
+    assert len(found) == len(set(before) | set(after))
 
 
 def test_what_only_one_side_has_is_said_and_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -242,9 +242,9 @@ def run_and_show(
     finally:
         shown.close()
     click.echo(encode(result) if as_json else _text(result, session, with_repros=request.folder is not None))
+    failed = not result.passed or bool(strict and result.suspicious)
     if ci is not None:
-        write_for_ci(ci, lambda: check_for_ci(result))
-    failed = not result.passed or (strict and result.suspicious)
+        write_for_ci(ci, lambda: check_for_ci(result, failed=failed))
     return EXIT_FINDINGS if failed else EXIT_FINE
 
 

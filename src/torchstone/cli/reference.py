@@ -225,8 +225,9 @@ def compare_command(
         progress=TerminalProgress(session),
     )
     code = show_comparison(found, session, options)
-    write_for_ci(ci, lambda: comparison_for_ci(found))
-    return EXIT_FINDINGS if options.strict and found.suspicious else code
+    failed = code != EXIT_FINE or bool(options.strict and found.suspicious)
+    write_for_ci(ci, lambda: comparison_for_ci(found, failed=failed))
+    return EXIT_FINDINGS if failed else EXIT_FINE
 
 
 def show_comparison(found: "Comparison", session: Session, options: ShowOptions) -> int:

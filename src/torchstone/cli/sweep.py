@@ -280,17 +280,17 @@ def run(
     with ResultCounter(len(plan.vectors), session) as counter:
         finished = run_sweep(request, progress, plan=plan, on_result=counter.count)
     _print_run(session, finished, request.folder, as_json=as_json)
-    _write_results(finished, outcome)
-    failed = has_failed(finished) or (outcome.strict and finished.suspicious)
+    failed = has_failed(finished) or bool(outcome.strict and finished.suspicious)
+    _write_results(finished, outcome, failed=failed)
     return EXIT_FINDINGS if failed else EXIT_FINE
 
 
-def _write_results(finished: "SweepRun", outcome: _OutcomeOptions) -> None:
+def _write_results(finished: "SweepRun", outcome: _OutcomeOptions, *, failed: bool) -> None:
     from torchstone.report.sweep_ci import sarif_json, sweep_for_ci
 
     if outcome.sarif is not None:
         write_file(outcome.sarif, "--sarif", sarif_json(finished))
-    write_for_ci(CiOptions(junit=outcome.junit, github=outcome.github), lambda: sweep_for_ci(finished))
+    write_for_ci(CiOptions(junit=outcome.junit, github=outcome.github), lambda: sweep_for_ci(finished, failed=failed))
 
 
 def _print_run(session: Session, finished: "SweepRun", folder: Path, *, as_json: bool) -> None:

@@ -13,15 +13,22 @@ _MODEL = "(the model)"
 # --- check ---
 
 
-def check_for_ci(result: CheckResult) -> CiResults:
+def check_for_ci(result: CheckResult, *, failed: bool) -> CiResults:
     """One case for each unique module; the findings, proven ones first, are the table and the annotations."""
     findings = sorted(result.findings, key=lambda one: not one.proven)
     counts = ", ".join(f"{number:,} {status}" for status, number in sorted(result.counts.items()))
+    unsure = [f"{len(result.suspicious)} suspicious"] if result.suspicious else []
+    unsure += [f"{len(result.unjudged)} could not be judged"] if result.unjudged else []
     return CiResults(
+        failed=failed,
         program=result.backend,
         cases=[_module_case(result.model, module) for module in result.modules],
-        heading=f"Check of {result.model} on {result.backend}: {'passed' if result.passed else 'failed'}",
-        lines=[f"unique modules: {counts}", *([result.drift.verdict] if result.drift else []), *result.notes],
+        subject=f"Check of {result.model} on {result.backend}",
+        lines=[
+            f"unique modules: {', '.join([counts, *unsure])}",
+            *([result.drift.verdict] if result.drift else []),
+            *result.notes,
+        ],
         failures=Failures(
             columns=("finding", "op or module", "outcome", "proven", "calls", "reason", "repro"),
             numbers=frozenset({"calls"}),
@@ -63,14 +70,15 @@ def _finding_row(finding: Finding) -> tuple[str, ...]:
 # --- reference compare ---
 
 
-def comparison_for_ci(found: Comparison) -> CiResults:
+def comparison_for_ci(found: Comparison, *, failed: bool) -> CiResults:
     """One case for each golden tensor, in order of execution; what the port did not give is skipped."""
     wrong = [one for one in found.verdicts if one.status in WRONG]
     counts = ", ".join(f"{number:,} {status}" for status, number in found.counts.items())
     return CiResults(
+        failed=failed,
         program=found.candidate,
         cases=[_tensor_case(found.model, one) for one in found.verdicts] + _setup_cases(found),
-        heading=f"{found.candidate} against {found.model}: {'passed' if found.passed else 'failed'}",
+        subject=f"{found.candidate} against {found.model}",
         lines=[text for text in (counts, found.incomplete, found.spread, found.next_step) if text],
         failures=Failures(
             columns=("tensor", "module", "status", "x noise", "detail"),
@@ -112,12 +120,13 @@ def budget_for_ci(source: str, checks: Sequence[tuple[str, Sequence[str]]]) -> C
     """One case for each limit, with the sentences that say how it is exceeded."""
     broken = [(name, "; ".join(said)) for name, said in checks if said]
     return CiResults(
+        failed=bool(broken),
         program=source,
         cases=[
             Case(suite="memory", name=name, kind="failure" if said else "", message="; ".join(said))
             for name, said in checks
         ],
-        heading=f"Device memory of {source}: {'over the budget' if broken else 'within the budget'}",
+        subject=f"Memory budget of {source}",
         failures=Failures(columns=("limit", "detail"), rows=broken),
         annotations=broken,
     )

@@ -35,20 +35,37 @@ class Failures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CiResults:
-    """What a command found, as test cases, as a summary, and as annotations of a title and a text each."""
+    """What a command found, as test cases, as a summary, and as annotations of a title and a text each.
 
+    `failed` is what the exit code says. Where no case failed all the same (nothing could be judged, --strict, a run
+    that did not finish), one more case does: a dashboard must not show green for a job that is red.
+    """
+
+    failed: bool
     program: str  # what was tested, such as a backend; the class name of a test case begins with it
     cases: Sequence[Case]
-    heading: str  # of the summary
+    subject: str  # what the summary is about, such as "Check of net on inductor"
     lines: Sequence[str] = ()  # below the heading
     failures: Failures
     annotations: Sequence[tuple[str, str]] = ()
+
+    @property
+    def heading(self) -> str:
+        """The subject, and how it ended."""
+        return f"{self.subject}: {'failed' if self.failed else 'passed'}"
+
+
+def _all_cases(results: CiResults) -> list[Case]:
+    if not results.failed or any(case.kind in ("failure", "error") for case in results.cases):
+        return list(results.cases)
+    why = "; ".join([results.heading, *results.lines])
+    return [*results.cases, Case(suite="torchstone", name="exit code", kind="failure", message=why)]
 
 
 def junit_xml(results: CiResults) -> str:
     """One test suite for each suite of the cases, in their order."""
     suites: dict[str, list[Case]] = {}
-    for case in results.cases:
+    for case in _all_cases(results):
         suites.setdefault(case.suite, []).append(case)
     name = _attribute(f"torchstone {results.program}")
     lines = ['<?xml version="1.0" encoding="utf-8"?>', f"<testsuites name={name}>"]

@@ -8,25 +8,25 @@ from torchstone.report.ci import Case, CiResults, Failures
 from torchstone.report.sweep_text import short_id
 
 
-def sweep_for_ci(run: SweepRun) -> CiResults:
+def sweep_for_ci(run: SweepRun, *, failed: bool) -> CiResults:
     """One suite for each op or sweep module, one case for each vector; the failures with the most calls first."""
-    failed = [one for one in run.results if one.status in FAILED and not one.quarantined]
-    failed.sort(key=lambda one: (-one.calls, one.op, one.id))
+    failures = [one for one in run.results if one.status in FAILED and not one.quarantined]
+    failures.sort(key=lambda one: (-one.calls, one.op, one.id))
     held = sum(bool(one.quarantined) and one.status in FAILED for one in run.results)
     lines = [", ".join(f"{count:,} {status}" for status, count in run.counts.items())]
     lines += [f"{held:,} failures are quarantined."] if held else []
-    state = "" if run.finished else " (interrupted)"
     return CiResults(
+        failed=failed,
         program=run.backend,
         cases=[_case(one) for one in sorted(run.results, key=lambda one: one.module)],
-        heading=f"Sweep on {run.backend}: {'failed' if failed else 'passed'}{state}",
+        subject=f"Sweep on {run.backend}" + ("" if run.finished else " (interrupted)"),
         lines=[*lines, *run.notes],
         failures=Failures(
             columns=("op", "vector", "outcome", "calls", "detail"),
             numbers=frozenset({"calls"}),
-            rows=[(one.op, short_id(one.id), one.outcome.value, f"{one.calls:,}", one.detail) for one in failed],
+            rows=[(one.op, short_id(one.id), one.outcome.value, f"{one.calls:,}", one.detail) for one in failures],
         ),
-        annotations=_annotations(run.backend, failed),
+        annotations=_annotations(run.backend, failures),
     )
 
 

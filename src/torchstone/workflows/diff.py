@@ -136,14 +136,10 @@ def _modules(traces: tuple[Trace, Trace], costs: "tuple[CostTable, CostTable] | 
     """The paths of both sides, aligned: what was removed stands where it stood."""
     about = [_ModuleFacts(trace, costs[side] if costs else None) for side, trace in enumerate(traces)]
     old, new = ([one.path for one in trace.modules] for trace in traces)
-    for kind, first, first_end, second, second_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if kind == "equal":
-            yield from (_module(path, about) for path in new[second:second_end])
-            continue
-        known_after, known_before = set(new), set(old)
-        yield from (_module(path, about) for path in old[first:first_end] if path not in known_after)
-        yield from (_module(path, about) for path in new[second:second_end] if path not in known_before)
-        yield from (_module(path, about) for path in new[second:second_end] if path in known_before)
+    kept = set(new)
+    for _, first, first_end, second, second_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        yield from (_module(path, about) for path in old[first:first_end] if path not in kept)
+        yield from (_module(path, about) for path in new[second:second_end])
 
 
 class _ModuleFacts:
