@@ -24,7 +24,7 @@ def stored(folder: Path, data: bytes) -> Path:
     "packed",
     [
         LOG,
-        gzip.compress(LOG),
+        gzip.compress(LOG, mtime=0),
         lzma.compress(LOG),
         b"\xff\xfe" + LOG.decode().encode("utf-16-le"),
         LOG.decode().encode("utf-16-le"),
