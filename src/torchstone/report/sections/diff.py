@@ -29,19 +29,16 @@ def build(folder: ReportFolder) -> SectionView:
 
 
 def _cards(found: FolderDiff) -> list[Card]:
-    counts = {change: sum(one.change is change for one in found.modules) for change in Change}
-    said = ", ".join(f"{number:,} {change.value}" for change, number in counts.items() if number)
-    cards = [
-        Card(
-            title="Modules", value=said or "not compared",
-            detail="the same paths, classes, shapes, parameters and costs" if not found.differs else "",
-            tone=Tone.PLAIN if found.differs else Tone.GOOD,
-        )
-    ]  # fmt: skip
+    cards = []
     for one in found.quantities:
         if one.name in _CARDS and (one.before is not None or one.after is not None):
+            same = one.change is Change.SAME
             cards.append(
-                Card(title=one.name, value=ratio_text(one), detail=f"{value_text(one, 0)}, {value_text(one, 1)}")
+                Card(
+                    title=one.name[:1].upper() + one.name[1:],
+                    value=value_text(one, 1) if same else ratio_text(one),
+                    detail="same" if same else f"{value_text(one, 0)}, now {value_text(one, 1)}",
+                )
             )
     for title, change in (("Check", found.check_change), ("Device memory", found.memory_change)):
         if change:
