@@ -14,22 +14,19 @@ the file the moment it exists; types that are in the file are skipped.
              configuration do not fit together
     unbuilt  it cannot be built or run on this machine, not even at tiny size
     slow     no answer within the limit on processor time or memory
+    crashed  the process ended without an answer
 
 `--compare OTHER.jsonl` lists the types whose digest is another one there.
 """
 
-import argparse
-import gc
 import hashlib
-import json
-import os
-import resource
 import sys
 import time
-from collections import Counter
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.model_types import Trial, arguments_of, read_rows, run_types
 
 if TYPE_CHECKING:
     from torch import nn
@@ -42,35 +39,17 @@ if TYPE_CHECKING:
 PROCESSOR_S = 120
 MEMORY_BYTES = 9 << 30
 SMALL = 64_000_000  # parameters
-_WARM = ("bert", "vit", "mixtral")
 
 
 def main() -> int:
     """Run the types that have no result yet, and print the counts."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("results", type=Path)
-    parser.add_argument("types", nargs="*")
-    parser.add_argument("--limit", type=int, default=None, help="stop after this many types")
-    parser.add_argument("--summary", action="store_true", help="only print the counts of the file")
+    parser = arguments_of(__doc__)
     parser.add_argument("--compare", type=Path, help="results of another version")
-    parser.add_argument("--seed", type=int, default=0, help="order of the types")
     arguments = parser.parse_args()
-    done = _read(arguments.results)
-    if not arguments.summary:
-        waiting = [one for one in arguments.types or _all_types(arguments.seed) if one not in done]
-        for model_type in _WARM if waiting else ():
-            _try(model_type)  # what torch loads on its first use is then loaded before the forks
-        gc.freeze()
-        for model_type in waiting[: arguments.limit]:
-            outcome = done[model_type] = _in_child(model_type)
-            with arguments.results.open("a") as file:
-                file.write(json.dumps({"model_type": model_type, **outcome}) + "\n")
-            print(
-                f"{outcome['status']:8} {outcome['processor_s']:6.1f} s  {model_type:30} {outcome['detail']}",
-                flush=True,
-            )
-    print(dict(Counter(str(one["status"]) for one in done.values())))
-    return _compare(done, _read(arguments.compare)) if arguments.compare else 0
+    done = read_rows(arguments.results)
+    trial = Trial(attempt=_try, processor_s=PROCESSOR_S, memory_bytes=MEMORY_BYTES, warm=("bert", "vit", "mixtral"))
+    run_types(trial, arguments, done)
+    return _compare(done, read_rows(arguments.compare)) if arguments.compare else 0
 
 
 def _compare(these: dict[str, dict[str, object]], others: dict[str, dict[str, object]]) -> int:
@@ -78,40 +57,6 @@ def _compare(these: dict[str, dict[str, object]], others: dict[str, dict[str, ob
     changed = [one for one in both if these[one]["digest"] != others[one]["digest"]]
     print(f"{len(both)} types in both, {len(changed)} with other numbers: {', '.join(changed)}")
     return 1 if changed else 0
-
-
-def _read(path: Path) -> dict[str, dict[str, object]]:
-    if not path.exists():
-        return {}
-    rows = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
-    return {row.pop("model_type"): row for row in rows}
-
-
-def _all_types(seed: int) -> list[str]:
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-
-    names = sorted(CONFIG_MAPPING_NAMES)
-    Random(seed).shuffle(names)  # noqa: S311 - a slice is then a fair sample of all
-    return names
-
-
-def _in_child(model_type: str) -> dict[str, object]:
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
-        gc.disable()  # a child is short-lived: what it leaves goes with it
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-        resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_S, PROCESSOR_S))
-        os.write(writer, json.dumps(_try(model_type)).encode()[:60000])
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as answers:
-        answer = answers.read()
-    _, status, usage = os.wait4(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    outcome = json.loads(answer) if answer else {"status": "slow", "detail": f"the process ended with exit code {code}"}
-    return {**outcome, "processor_s": round(usage.ru_utime + usage.ru_stime, 1)}
 
 
 def _try(model_type: str) -> dict[str, object]:

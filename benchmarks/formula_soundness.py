@@ -20,19 +20,14 @@ it ended.
     no class transformers has a configuration of this type, but no model
 """
 
-import argparse
-import gc
-import json
-import os
-import resource
-import signal
 import sys
 import tempfile
 import traceback
-from collections import Counter
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.model_types import Trial, arguments_of, read_rows, run_types
 
 if TYPE_CHECKING:
     from torchstone.formula.derive.derive_model import ConfiguredModel
@@ -40,80 +35,19 @@ if TYPE_CHECKING:
 
 PROCESSOR_S = 90
 MEMORY_BYTES = 7 << 30
-_WARM = ("bert", "vit")
 POINTS = ((1, 64), (3, 40))
 
 
 def main() -> int:
     """Run the types that have no result yet, and print the counts."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("results", type=Path)
-    parser.add_argument("types", nargs="*")
-    parser.add_argument("--limit", type=int, default=None, help="stop after this many types")
-    parser.add_argument("--summary", action="store_true", help="only print the counts of the file")
-    parser.add_argument("--seed", type=int, default=0, help="order of the types")
-    arguments = parser.parse_args()
-    done = _read(arguments.results)
-    if not arguments.summary:
-        waiting = [one for one in arguments.types or _all_types(arguments.seed) if one not in done]
-        for model_type in _WARM if waiting else ():
-            _try(model_type)  # what torch loads on its first use is then loaded before the forks
-        gc.freeze()
-        for model_type in waiting[: arguments.limit]:
-            outcome = _in_child(model_type)
-            done[model_type] = outcome
-            with arguments.results.open("a") as file:
-                file.write(json.dumps({"model_type": model_type, **outcome}) + "\n")
-            print(
-                f"{outcome['status']:8} {outcome['processor_s']:6.1f} s  {model_type:30} {outcome['detail']}",
-                flush=True,
-            )
-    print(dict(Counter(str(one["status"]) for one in done.values())))
-    return 0
-
-
-def _read(path: Path) -> dict[str, dict[str, object]]:
-    if not path.exists():
-        return {}
-    rows = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
-    for row in rows:
+    arguments = arguments_of(__doc__).parse_args()
+    done = read_rows(arguments.results)
+    for row in done.values():
         if row["status"] == "unbuilt":  # rows of earlier runs did not distinguish them
-            row["status"] = _why_unbuilt(row["detail"])
-    return {row.pop("model_type"): row for row in rows}
-
-
-def _all_types(seed: int) -> list[str]:
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-
-    names = sorted(CONFIG_MAPPING_NAMES)
-    Random(seed).shuffle(names)  # noqa: S311 - a slice is then a fair sample of all
-    return names
-
-
-def _in_child(model_type: str) -> dict[str, object]:
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
-        gc.disable()  # a child is short-lived: what it leaves goes with it
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-        resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_S, PROCESSOR_S))
-        os.write(writer, json.dumps(_try(model_type)).encode()[:60000])
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as answers:
-        answer = answers.read()
-    _, status, usage = os.wait4(child, 0)
-    outcome = json.loads(answer) if answer else _died(status)
-    return {**outcome, "processor_s": round(usage.ru_utime + usage.ru_stime, 1)}
-
-
-def _died(status: int) -> dict[str, object]:
-    """The result of a child that gave no answer: ended at its time limit, killed for its memory, or broken."""
-    code = os.waitstatus_to_exitcode(status)
-    if -code in (signal.SIGXCPU, signal.SIGKILL):
-        return {"status": "slow", "detail": f"no answer after {PROCESSOR_S} s of processor time"}
-    return {"status": "crashed", "detail": f"the process ended with exit code {code}"}
+            row["status"] = _why_unbuilt(str(row["detail"]))
+    trial = Trial(attempt=_try, processor_s=PROCESSOR_S, memory_bytes=MEMORY_BYTES, warm=("bert", "vit"))
+    run_types(trial, arguments, done)
+    return 0
 
 
 def _try(model_type: str) -> dict[str, object]:
