@@ -434,7 +434,7 @@ class Gated(nn.Module):
         return self.small(x) if x.shape[0] * x.shape[1] < 512 else self.large(x)
 
 
-def _tokens(kind: Callable[[int], nn.Module]) -> Case:
+def with_tokens(kind: Callable[[int], nn.Module]) -> Case:
     def make(sizes: Mapping[str, int]) -> Made:
         width = sizes["hidden_size"]
         return kind(width), (torch.zeros(sizes["B"], sizes["S"], width),)
@@ -442,7 +442,7 @@ def _tokens(kind: Callable[[int], nn.Module]) -> Case:
     return make, ("B", "S", "hidden_size")
 
 
-def _picture(kind: Callable[[int], nn.Module]) -> Case:
+def with_picture(kind: Callable[[int], nn.Module]) -> Case:
     def make(sizes: Mapping[str, int]) -> Made:
         return kind(sizes["channels"]), (torch.zeros(sizes["B"], 3, sizes["H"], sizes["W"]),)
 
@@ -512,14 +512,14 @@ def _grouped(sizes: Mapping[str, int]) -> Made:
 
 ADVERSARIAL: Mapping[str, Case] = {
     **{
-        kind.__name__: _tokens(kind)
+        kind.__name__: with_tokens(kind)
         for kind in (
             Thresholds, EvenBatch, PaddedTo64, NestedLoops, EverySecondStep, RunningSums, Summed, Einsums, Routed,
             LocalBlocks, Squared, DigitSum, SecretLength, Gated,
         )
     },
     **{
-        kind.__name__: _picture(kind)
+        kind.__name__: with_picture(kind)
         for kind in (OddStrides, CeilPools, Scaled, Patches, Shuffled, AdaptiveMax, GlobalPool)
     },
     "LSTM with projection": (_projected, ("B", "S", "input_size", "hidden_size")),
@@ -530,19 +530,19 @@ ADVERSARIAL: Mapping[str, Case] = {
 }  # fmt: skip
 HANDWRITTEN: Mapping[str, Case] = {
     **ADVERSARIAL,
-    "Window": _tokens(Window),
-    "PaddedWindows": _tokens(PaddedWindows),
-    "Chunks": _tokens(Chunks),
-    "TwoThresholds": _tokens(TwoThresholds),
-    "Spectrum": _tokens(Spectrum),
-    "Doubling": _tokens(Doubling),
-    "Scan": _tokens(Scan),
+    "Window": with_tokens(Window),
+    "PaddedWindows": with_tokens(PaddedWindows),
+    "Chunks": with_tokens(Chunks),
+    "TwoThresholds": with_tokens(TwoThresholds),
+    "Spectrum": with_tokens(Spectrum),
+    "Doubling": with_tokens(Doubling),
+    "Scan": with_tokens(Scan),
     "PartialRotary": (_rotary, ("B", "S", "hidden_size", "heads")),
     "Stack": (_stack, ("B", "S", "hidden_size", "n_layers")),
-    "Pools": _picture(Pools),
-    "Overlapping": _picture(Overlapping),
-    "Adaptive": _picture(Adaptive),
-    "Upsampled": _picture(Upsampled),
+    "Pools": with_picture(Pools),
+    "Overlapping": with_picture(Overlapping),
+    "Adaptive": with_picture(Adaptive),
+    "Upsampled": with_picture(Upsampled),
     "Normalized": (_volume, ("B", "D", "H", "W", "channels")),
     "ConvTranspose2d": (_transposed, ("B", "H", "W", "c_in", "c_out")),
     "LSTM": _recurrent(nn.LSTM, layers=2, both_ways=True),

@@ -1,15 +1,13 @@
 """More modules as people write them: branches on two sizes, loops by a size, chains of convolutions, windows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from tests.formula.derive.branching import Made, Twofold
-
-Make = Callable[[Mapping[str, int]], Made]
-Case = tuple[Make, tuple[str, ...]]
+from tests.formula.derive.handwritten import Case, with_picture, with_tokens
 
 
 class OddTail(Twofold):
@@ -237,21 +235,6 @@ class Portrait(nn.Module):
         return self.mix(x)
 
 
-def _tokens(kind: Callable[[int], nn.Module]) -> Case:
-    def make(sizes: Mapping[str, int]) -> Made:
-        width = sizes["hidden_size"]
-        return kind(width), (torch.zeros(sizes["B"], sizes["S"], width),)
-
-    return make, ("B", "S", "hidden_size")
-
-
-def _picture(kind: Callable[[int], nn.Module]) -> Case:
-    def make(sizes: Mapping[str, int]) -> Made:
-        return kind(sizes["channels"]), (torch.zeros(sizes["B"], 3, sizes["H"], sizes["W"]),)
-
-    return make, ("B", "H", "W", "channels")
-
-
 def _crossing(sizes: Mapping[str, int]) -> Made:
     width = sizes["hidden_size"]
     x, memory = (torch.zeros(sizes["B"], sizes[name], width) for name in ("S", "T"))
@@ -264,14 +247,14 @@ def _wave(sizes: Mapping[str, int]) -> Made:
 
 BRANCHES: Mapping[str, Case] = {
     **{
-        kind.__name__: _tokens(kind)
+        kind.__name__: with_tokens(kind)
         for kind in (
             OddTail, Segments, SingleSample, LargestEighth, Clamped, LayerPerWidth, Pyramid, TwoModuli, Causal,
             Repeated,
         )
     },
     **{
-        kind.__name__: _picture(kind) for kind in (Unet, PadToSquare, ShiftedWindows, Downscaled, Portrait)
+        kind.__name__: with_picture(kind) for kind in (Unet, PadToSquare, ShiftedWindows, Downscaled, Portrait)
     },
     "CrossAttention": (_crossing, ("B", "S", "T", "hidden_size")),
     "Ladder": (_wave, ("B", "S", "channels")),
