@@ -104,7 +104,8 @@ def assemble(folder: ReportFolder, sections: Sequence[Section]) -> Report:
         wanted = sorted({name for section in sections for name in section.files})
         msg = f"{folder.path} contains no results to render; a report folder contains one of {', '.join(wanted)}"
         raise UnreadableFileError(msg)
-    views = tuple(section.build(folder) for section in present)
+    built = [section.build(folder) for section in present]
+    views = tuple(view for view in built if view is not None)
     every = [column for view in views for column in view.module_columns]
     columns = tuple(sorted(every, key=lambda column: column.shown is Shown.TEXT))  # long texts last
     traced = folder.has(TRACE_FILE)
