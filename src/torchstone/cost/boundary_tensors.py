@@ -10,7 +10,7 @@ from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
 from torchstone.record.value import Entries, Fields, Items, Value
 
-_CACHE_NAMES = frozenset(
+CACHE_NAMES = frozenset(
     ("past_key_values", "past_key_value", "past_buckets_states", "cache_params", "kv_cache", "cache", "mems", "state")
 )
 _WEIGHTS = frozenset(("parameter", "buffer", "constant"))
@@ -73,7 +73,7 @@ def _given_and_made(trace: Trace) -> tuple[set[int], set[int], set[int]]:
     storage_of = trace.tensors.storage_of
     given: list[bool] = []
     for argument in root.signature.arguments:
-        _mark_cached(argument.value, given, inside=argument.name in _CACHE_NAMES)
+        _mark_cached(argument.value, given, inside=argument.name in CACHE_NAMES)
     outputs = {storage_of[tensor] for tensor in root.outputs}
     caches_out = {storage_of[tensor] for tensor in cached_outputs(root)}
     caches_in = {storage_of[tensor] for tensor, cached in zip(root.inputs, given, strict=False) if cached}
@@ -96,8 +96,8 @@ def _mark_cached(value: Value, marks: list[bool], *, inside: bool) -> None:
             _mark_cached(item, marks, inside=inside)
     elif isinstance(value, Entries):
         for key, item in value.entries:
-            _mark_cached(item, marks, inside=inside or key in _CACHE_NAMES)
+            _mark_cached(item, marks, inside=inside or key in CACHE_NAMES)
     elif isinstance(value, Fields):
         inside = inside or "Cache" in value.class_name.rpartition(".")[2]
         for field, item in value.fields:
-            _mark_cached(item, marks, inside=inside or field in _CACHE_NAMES)
+            _mark_cached(item, marks, inside=inside or field in CACHE_NAMES)

@@ -6,7 +6,8 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from torchstone.errors import ModelInputsError
+from torchstone.errors import InputError, ModelInputsError
+from torchstone.models.example_inputs.cache_kinds import empty_cache, expand_latents, is_filled
 from torchstone.models.example_inputs.context import DEFAULT_SEQ_LEN, InputBuilder, InputContext
 from torchstone.models.example_inputs.text import vocabulary
 from torchstone.models.inputs import Inputs
@@ -29,9 +30,13 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
         raise ModelInputsError(msg)
     cached = context.options.cache_len or DEFAULT_SEQ_LEN
     filled = _enough_tokens(prefill, context, blueprint, (ids_name, cache_name, cached))
-    output = _run_prefill(_prefill_arguments(prefill, context, ids_name, filled), context, blueprint)
+    arguments = _prefill_arguments(prefill, context, ids_name, filled)
+    chosen = _chosen_cache(context, cache_name, cached)
+    if chosen is not None:
+        arguments[cache_name] = chosen
+    output = _run_prefill(arguments, context, blueprint)
     cache = getattr(output, cache_name, None)
-    if cache is None:
+    if cache is None or not is_filled(cache):
         name = type(context.model).__name__
         msg = f"{name} returned no cache after the prefill, so it has no decode phase; drop --phase"
         raise ModelInputsError(msg)
@@ -39,13 +44,36 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
     builder = InputBuilder(context.options.seed)
     _add_step(builder, prefill, context, ids_name, cached)
     same = "" if filled == cached else f" (filled with {filled}: its states have the same size after any number)"
-    builder.add_value(cache_name, cache, f"{type(cache).__name__} filled with {cached} tokens{same}")
+    room = f", with room for {_room(context, cached)}" if context.options.cache == "static" else ""
+    builder.add_value(cache_name, cache, f"{type(cache).__name__} filled with {cached} tokens{same}{room}")
     encoded = getattr(output, "encoder_last_hidden_state", None)
     if encoded is not None and "encoder_outputs" in context.parameters:
         builder.add_value("encoder_outputs", (encoded.to(_dtype_of(context.model)),), "reused from the prefill")
     if "use_cache" in context.parameters:
         builder.kwargs["use_cache"] = True
     return replace(prefill, kwargs=builder.kwargs, notes=(*blueprint.notes, *builder.notes), phase=DECODE)
+
+
+def _chosen_cache(context: InputContext, cache_name: str, cached: int) -> object:
+    """The empty cache that was asked for; None: the model makes its own."""
+    kind = context.options.cache
+    if kind is None or not context.options.needs_own_cache:
+        return None
+    name = type(context.model).__name__
+    if cache_name != _CACHES[0]:
+        msg = f"{name} keeps states in {cache_name}, which are no keys and values; drop --cache {kind}"
+        raise ModelInputsError(msg)
+    room = _room(context, cached)
+    if room < cached + _NEW_TOKENS:
+        msg = (
+            f"--cache-size {room} has no room for {cached} tokens and the new one; give {cached + _NEW_TOKENS} or more"
+        )
+        raise InputError(msg)
+    return empty_cache(kind, context.config.get_text_config(decoder=True), name, room)
+
+
+def _room(context: InputContext, cached: int) -> int:
+    return context.options.cache_size or cached + _NEW_TOKENS
 
 
 def _enough_tokens(prefill: Inputs, context: InputContext, blueprint: Blueprint, asked: tuple[str, str, int]) -> int:
@@ -94,7 +122,7 @@ def _run_prefill(arguments: Mapping[str, object], context: InputContext, bluepri
     On cpu the model itself runs. On meta a copy in bfloat16 runs, because every meta kernel accepts that dtype.
     """
     device = next(context.model.parameters()).device
-    runner = _bfloat16_copy(blueprint) if device.type == "meta" else context.model
+    runner = _bfloat16_copy(blueprint, context) if device.type == "meta" else context.model
     try:
         with quiet_and_offline(), torch.no_grad():
             return runner(**{name: _moved(value, device, _dtype_of(runner)) for name, value in arguments.items()})
@@ -105,8 +133,11 @@ def _run_prefill(arguments: Mapping[str, object], context: InputContext, bluepri
         raise ModelInputsError(msg) from error
 
 
-def _bfloat16_copy(blueprint: Blueprint) -> nn.Module:
-    return build(blueprint, device="meta", seed=0).to(torch.bfloat16)
+def _bfloat16_copy(blueprint: Blueprint, context: InputContext) -> nn.Module:
+    copy = build(blueprint, device="meta", seed=0).to(torch.bfloat16)
+    if context.options.cache == "expanded":
+        expand_latents(copy)
+    return copy
 
 
 def _moved(value: object, device: torch.device, dtype: torch.dtype) -> object:
