@@ -151,6 +151,19 @@ def test_cross_attention_and_states_stand_apart() -> None:
     assert [(part.kind, part.tokens) for part in mamba.parts] == [(CachePartKind.STATE, None)]
 
 
+def test_states_that_modules_keep_as_attributes_are_part_of_the_cache() -> None:
+    config = config_of("tiny:recurrent_gemma")
+    table = cost("tiny:recurrent_gemma", cache_len=11)
+    blocks = [config.layers_block_type[layer] for layer in range(config.num_hidden_layers)]
+    state = (
+        config.lru_width * (config.conv1d_width - 1) + config.lru_width
+    )  # columns of the convolution, the recurrence
+    row = 2 * config.num_key_value_heads * config.hidden_size // config.num_attention_heads
+
+    assert kept(table) == BATCH * 4 * sum(state if block == "recurrent" else 11 * row for block in blocks)
+    assert table.peak.weights_bytes < table.totals.parameter_bytes + 10_000  # they are no weights
+
+
 def test_after_a_prompt_the_cache_is_what_the_prompt_left() -> None:
     options = InputOptions(seq_len=40, batch_size=BATCH)
     table = cost_model(CostRequest(model=ModelRequest(model="tiny:llama", options=options))).table

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from torchstone.cost.boundary_tensors import CACHE_NAMES
+from torchstone.cost.boundary_tensors import CACHE_NAMES, is_state
 from torchstone.cost.storages import Storages
 from torchstone.record.cost import CacheMemory, CachePart, CachePartKind
 from torchstone.record.tensor import TensorSpec
@@ -122,7 +122,23 @@ def _before(trace: Trace) -> list[_Kept]:
         for argument in root.signature.arguments
         for one in _walk(argument.value, argument.name, inside=argument.name in CACHE_NAMES)
     )
-    return _numbered(trace, found, root.inputs)
+    return _numbered(trace, found, root.inputs) + _attributes(trace)
+
+
+def _attributes(trace: Trace) -> list[_Kept]:
+    """States that modules keep as attributes."""
+    table = trace.tensors
+    return [
+        _Kept(
+            path=one.name,
+            tensor=one.tensor,
+            spec=table[one.tensor].spec,
+            layer=_Layer(path=one.name.rpartition(".")[0]),
+            kind=CachePartKind.STATE,
+        )
+        for one in table.external
+        if is_state(one)
+    ]
 
 
 def _after(trace: Trace) -> list[_Kept]:
