@@ -7,7 +7,7 @@ cache was captured with it; it imports neither torchstone nor transformers. What
 
 - a layer with a window of n keeps n - 1 tokens between steps, because the new one completes the window; a static cache
   has room for n of them;
-- a convolution of width w keeps w columns, as Mamba's `allocate_inference_cache` does;
+- a convolution of width w keeps w columns, as Mamba's `allocate_inference_cache` does, and w - 1 in Griffin;
 - states of recurrences are float32, as the papers of Mamba, RWKV and gated delta rules prescribe; what a convolution
   keeps has the dtype of the model.
 """
@@ -24,7 +24,6 @@ BATCH, TOKENS, ROOM, BLOCK, ENCODER = 2, 1000, 1500, 16, 100
 LONG = 10_000  # past a chunk of 8,192
 KINDS = ("dynamic", "static", "paged", "expanded")
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-_DECODERS = ("text", "moe", "ssm", "text2text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,16 +100,20 @@ def decoder(c: Mapping[str, Any], width: int, question: Question) -> Iterator[tu
             inner = c["mamba_expand"] * c["hidden_size"]
             yield inner * c["mamba_d_conv"], width
             yield inner * c["mamba_d_state"], 4
+        elif c["model_type"] == "recurrent_gemma" and layer % 3 < 2:  # Griffin: two recurrent blocks, one that attends
+            yield c["lru_width"] * (c["conv1d_width"] - 1), width
+            yield c["lru_width"], 4
         elif c["model_type"] == "qwen3_next" and (layer + 1) % c["full_attention_interval"]:
             keys = c["linear_num_key_heads"] * c["linear_key_head_dim"]
             values = c["linear_num_value_heads"] * c["linear_value_head_dim"]
             yield (2 * keys + values) * c["linear_conv_kernel_dim"], width
             yield values * c["linear_key_head_dim"], 4
         else:
-            yield token_numbers(c, question) * rows(question, window_of(c, layer)), width
+            window = window_of(c, layer)
+            yield token_numbers(c, question, sees_all=window is None) * rows(question, window), width
 
 
-def token_numbers(c: Mapping[str, Any], question: Question) -> int:
+def token_numbers(c: Mapping[str, Any], question: Question, *, sees_all: bool) -> int:
     """Numbers that one layer keeps of one token."""
     heads = c.get("num_attention_heads") or c.get("n_head") or 0
     if "kv_lora_rank" in c:  # DeepSeek-V2: a compressed row for all heads and one rotary key; or what it expands to
@@ -122,6 +125,8 @@ def token_numbers(c: Mapping[str, Any], question: Question) -> int:
     hidden = c.get("hidden_size") or c.get("n_embd") or 0
     head = c.get("head_dim") or hidden // heads
     shared = 1 if c.get("multi_query") else c.get("num_key_value_heads") or heads
+    if sees_all and "global_head_dim" in c:  # Gemma 4: global layers have fewer and wider heads
+        shared, head = c["num_global_key_value_heads"], c["global_head_dim"]
     return int(2 * shared * head)
 
 
@@ -129,12 +134,14 @@ def window_of(c: Mapping[str, Any], layer: int) -> int | None:
     """The window of a layer, or its chunk; None: it sees all tokens."""
     window = c.get("sliding_window")
     match c["model_type"]:
-        case "gemma3_text" | "gemma3" | "gemma3n_text":  # every sixth layer (every fifth of 3n) is global
+        case "gemma3_text" | "gemma4_text":  # every sixth layer is global
             return None if (layer + 1) % c["sliding_window_pattern"] == 0 else window
         case "gemma2" | "gpt_oss":  # local and global layers in turn, a local one first
             return window if layer % 2 == 0 else None
-        case "llama4_text" | "llama4":  # every fourth layer has no rotary positions and sees everything
+        case "llama4_text":  # every fourth layer has no rotary positions and sees everything
             return None if (layer + 1) % c["no_rope_layer_interval"] == 0 else c["attention_chunk_size"]
+        case "recurrent_gemma":
+            return int(c["attention_window_size"])
         case "mistral" | "phi3" | "mixtral":
             return window
         case _:  # Qwen names a window that `use_sliding_window` switches off
@@ -168,7 +175,7 @@ def captured_bytes(name: str, question: Question) -> int:
 
 def questions(entry: Mapping[str, Any]) -> Iterator[Question]:
     """The caches that a model can have, within the positions that it has."""
-    config = entry["config"]
+    config = {**entry["config"], **entry["config"].get("text_config", {})}
     recurs = config["model_type"] in ("mamba", "mamba2", "rwkv")
     few = 300 if config["model_type"] == "whisper" else TOKENS  # it has 448 positions
     room = 400 if config["model_type"] == "whisper" else ROOM
@@ -192,8 +199,8 @@ def main() -> None:
     entries = [one for path in sorted(ZOO.glob("*.json")) for one in json.loads(path.read_text(encoding="utf-8"))]
     asked = wrong = 0
     for entry in entries:
-        generates = entry["kind"] in _DECODERS and "Masked" not in entry["config"]["architectures"][0]
-        if entry["id"] not in chosen if chosen else not (generates or "whisper" in entry["id"]):
+        generates = entry["config"]["architectures"][0].endswith(("CausalLM", "LMHeadModel", "ConditionalGeneration"))
+        if entry["id"] not in chosen if chosen else not generates:
             continue
         found = []
         for question in questions(entry):

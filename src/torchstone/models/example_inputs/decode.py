@@ -43,6 +43,7 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
         arguments[cache_name] = chosen
     output = _run_prefill(arguments, context, blueprint)
     cache = getattr(output, cache_name, None)
+    cache = chosen if cache is None else cache
     if cache is None and cache_name == _CACHES[0]:  # some keep it for themselves, but fill one that they are given
         arguments[cache_name] = cache = DynamicCache(config=context.config.get_text_config(decoder=True))
         _run_prefill(arguments, context, blueprint)
