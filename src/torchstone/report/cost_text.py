@@ -7,6 +7,7 @@ from math import log2
 from torchstone.record.base import Record
 from torchstone.record.cost import (
     Bound,
+    CacheMemory,
     Category,
     CostTable,
     DevicePlan,
@@ -204,11 +205,23 @@ def totals_text(table: CostTable, paint: Paint = plain) -> str:
         ("matmul", f"{totals.matmul_flops:,} ({share(totals.matmul_flops, totals.flops)})"),
         ("weights", f"{show_bytes(totals.parameter_bytes)} ({', '.join(rules.dtypes) or 'no parameters'})"),
         ("peak", f"{peak_range(table)}; at {table.peak.op or 'start'} in {table.peak.module or '(root)'}"),
+        *([("cache", cache_text(table.cache))] if table.cache else []),
         ("counted", f"{counted}; causal attention {rules.causal}; logits {rules.logits}{phase}"),
         ("ops", f"{totals.op_calls:,} calls, {totals.unpriced_calls:,} unpriced"),
     ]
     rows.extend(("note", note) for note in table.notes)
     return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
+
+
+def cache_text(cache: CacheMemory) -> str:
+    """What is kept from one step to the next, and by which layers."""
+    parts = []
+    for part in cache.parts:
+        layers = f"{part.layers} {'layer' if part.layers == 1 else 'layers'}"
+        tokens = "" if part.tokens is None else f" x {part.tokens:,} tokens"
+        parts.append(f"{show_bytes(part.size_bytes)} {part.kind} ({layers}{tokens})")
+    blocks = "" if cache.block_size is None else f", in blocks of {cache.block_size:,} tokens"
+    return f"{show_bytes(cache.size_bytes)} {cache.when}{blocks}: {', '.join(parts)}"
 
 
 def peak_range(table: CostTable) -> str:
