@@ -18,6 +18,8 @@ class TestStableHlo(HeavyBackend):
 class ConstantBeforeBuffer(nn.Module):
     """Exported, the constant comes before the buffer that no checkpoint keeps, as in a Llama with an empty cache."""
 
+    scale: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.tensor([3.0, 4.0]))

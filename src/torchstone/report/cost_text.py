@@ -23,12 +23,14 @@ from torchstone.record.trace import Trace
 from torchstone.record.unique import Fold, module_folds
 from torchstone.report.text import Paint, aligned, failure_text, paint_label, plain, tree_labels
 from torchstone.report.view.modules import ModuleRow, folded_rows, module_rows
+from torchstone.report.view.source_lines import Amounts, function_rows
 from torchstone.units import show_bytes, show_count, show_seconds
 
 # --- Tree, ops, totals, traffic, peak ---
 
 _PERCENT = 100
 _ALIVE_SHOWN = 8
+_CODE_SHOWN = 80  # characters
 
 
 class CostTextOptions(Record, frozen=True, kw_only=True):
@@ -38,7 +40,7 @@ class CostTextOptions(Record, frozen=True, kw_only=True):
     text: str = ""  # only modules whose path or class contains it
     fold: bool = True
     top: int = 10
-    by: str = "module"  # module, op, class or depth
+    by: str = "module"  # module, op, class, depth or line
 
 
 def cost_text(table: CostTable, trace: Trace, options: CostTextOptions, paint: Paint = plain) -> str:
@@ -62,6 +64,8 @@ def _main_text(table: CostTable, trace: Trace, options: CostTextOptions, paint: 
             return _groups_text("class", table.classes[: options.top], table, paint)
         case "depth":
             return _groups_text("depth", table.depths, table, paint)
+        case "line":
+            return lines_text(table, trace, options.top, paint)
         case _:
             return tree_text(table, trace, options, paint) + "\n\n" + ops_text(table, options.top, paint)
 
@@ -136,6 +140,33 @@ def _op_line(row: OpCost, table: CostTable) -> tuple[str, ...]:
         show_bytes(row.bytes_read),
         show_bytes(row.bytes_written),
     )
+
+
+def lines_text(table: CostTable, trace: Trace, top: int, paint: Paint = plain) -> str:
+    """The lines of the model's code that cost most, each with all that runs because of it."""
+    found: list[tuple[str, str, Amounts]] = []
+    for function in function_rows(trace, table.signatures):
+        for line in function.lines:
+            if line.amounts is not None:
+                place = f"{function.file.replace(chr(92), '/').rpartition('/')[2]}:{line.number}"
+                found.append((place, line.text.strip(), line.amounts))
+    if not found:
+        return "The lines of code are not known: this trace was made from a file or by an older version."
+    found.sort(key=lambda one: (-one[2].flops, -one[2].moved_bytes))
+    lines = [("line", unit_of(table), "share", "moved", "new tensors", "ops", "code")]
+    lines.extend(
+        (
+            place,
+            show_count(amounts.flops),
+            share(amounts.flops, table.totals.flops),
+            show_bytes(amounts.moved_bytes),
+            show_bytes(amounts.made_bytes),
+            f"{amounts.ops:,}",
+            code if len(code) <= _CODE_SHOWN else f"{code[:_CODE_SHOWN]}...",
+        )
+        for place, code, amounts in found[:top]
+    )
+    return aligned(lines, right=(1, 2, 3, 4, 5), paint=paint)
 
 
 def _groups_text(title: str, groups: Sequence[GroupCost], table: CostTable, paint: Paint) -> str:
