@@ -74,7 +74,7 @@ def test_a_question_at_other_inputs_is_not_answered_by_it(tmp_path: Path, monkey
 
 def test_other_versions_of_the_libraries_capture_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     def has(versions: dict[str, str]) -> bool:
-        monkeypatch.setattr(shipped_captures, "_version", lambda package: versions.get(package, ""))
+        monkeypatch.setattr(shipped_captures, "installed_version", lambda package: versions.get(package, ""))
         return asked("gpt2") is not None
 
     shipped = asked("gpt2")
