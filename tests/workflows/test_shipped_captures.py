@@ -88,7 +88,7 @@ def test_other_versions_of_the_libraries_capture_anew(monkeypatch: pytest.Monkey
 
 
 def test_a_damaged_one_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = next(path for path in FOLDER.iterdir() if path.name.startswith("gpt2."))
+    whole = path_of(next(entry for entry in SHIPPED if entry.id.endswith("/gpt2")))
     monkeypatch.setattr(shipped_captures, "FOLDER", tmp_path)
     for content in (whole.read_bytes()[:300], b"", gzip.compress(b"{}"), b"no gzip"):
         (tmp_path / whole.name).write_bytes(content)
