@@ -46,6 +46,8 @@ from torchstone.errors import InputError, WorkerError
 from torchstone.models.inputs import InputOptions
 from torchstone.record.check import CheckedModules, CheckResult, Drift, Outcome, UnitResult
 from torchstone.record.codec import save, write_atomically
+from torchstone.record.files import read_json
+from torchstone.record.folder_lock import remove_unfinished
 from torchstone.record.task import Environment
 from torchstone.record.trace import Trace
 from torchstone.workers.local_pool import LocalPool
@@ -389,10 +391,13 @@ def _open_folder(folder: Folder, fingerprint: dict[str, object], *, resume: bool
     """Go on where an interrupted run of the same check ended, or begin anew."""
     try:
         if resume and folder.about.is_file():
-            before = json.loads(folder.about.read_text(encoding="utf-8"))
+            before = read_json(folder.about)
             now = json.loads(json.dumps(fingerprint))  # as it reads back: tuples are lists
-            changed = [name for name, value in now.items() if before.get(name) != value]
+            known = before if isinstance(before, dict) else {}
+            changed = [name for name, value in now.items() if known.get(name) != value]
             if not changed:
+                for place in (folder.work, *(path for path in folder.work.iterdir() if path.is_dir())):
+                    remove_unfinished(place)
                 return
             msg = f"{folder.path} was created with a different {_WORDS.get(changed[0], changed[0])}; drop --resume"
             raise InputError(msg)
@@ -406,7 +411,15 @@ def _open_folder(folder: Folder, fingerprint: dict[str, object], *, resume: bool
 
 def _remove_earlier(folder: Folder) -> None:
     """Remove what an earlier check wrote, and nothing else: the folder may be anybody's."""
+    # In this order, so that a run which resumes after a part of it finds nothing that claims to be complete: the marker
+    # of the recorded values first, and last the file by which the folder is known as one of a check.
+    folder.recorded_marker.unlink(missing_ok=True)
     for pattern in _EARLIER:
         for path in folder.path.glob(pattern):
+            path.unlink()
+    for path in folder.work.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path != folder.about:
             path.unlink()
     shutil.rmtree(folder.work)

@@ -1,6 +1,7 @@
 """Vectors and runs on disk: the plan before the first vector, a line per result as it comes, the whole at the end."""
 
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -149,6 +150,10 @@ class RunFolder(Record, frozen=True, kw_only=True):
     def finish(self, run: SweepRun) -> None:
         """Write the whole."""
         save(self.path / _RUN, run)
+
+    def discard(self) -> None:
+        """Remove a run that has no result."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
 
 def new_run(folder: Path, plan: SweepPlan) -> RunFolder:

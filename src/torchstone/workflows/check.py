@@ -13,6 +13,7 @@ from torchstone.check.check_model import Observer, OtherStages, Subject, run_che
 from torchstone.check.settings import Folder, Settings
 from torchstone.errors import InputError
 from torchstone.record.check import CheckComparison, CheckResult, UnitResult
+from torchstone.record.folder_lock import exclusive
 from torchstone.record.trace import Trace
 from torchstone.workflows.model_source import ModelRequest, name_code, require_values
 from torchstone.workflows.progress import SILENT, Progress
@@ -77,9 +78,9 @@ def run_requested_check(
     settings = msgspec.structs.replace(request.settings, backward=request.model.backward)
     with _result_folder(request.folder) as folder:
         result = run_check(subject, settings, folder, stages=STAGES, resume=request.resume, observer=watching)
-    if request.folder is not None:
-        _write_pages(request.folder, progress)
-    elif result.findings:
+        if request.folder is not None:
+            _write_pages(request.folder, progress)
+    if request.folder is None and result.findings:
         progress.note("add --dir D to keep the repro script of each failure, the IR and the report")
     return result
 
@@ -105,8 +106,8 @@ def check_model(
     checked = _live_subject(subject, inputs, model)
     with _result_folder(None if folder is None else Path(folder)) as opened:
         result = run_check(checked, chosen, opened, stages=STAGES)
-    if folder is not None:
-        _write_pages(Path(folder), SILENT)
+        if folder is not None:
+            _write_pages(Path(folder), SILENT)
     return result
 
 
@@ -197,7 +198,8 @@ def _live_subject(subject: "str | nn.Module | Trace", inputs: object, model: "nn
 @contextmanager
 def _result_folder(path: Path | None) -> Iterator[Folder]:
     if path is not None:
-        yield Folder(path=path.resolve())
+        with exclusive(path):
+            yield Folder(path=path.resolve())
         return
     with TemporaryDirectory(prefix="torchstone-check-") as temporary:
         yield Folder(path=Path(temporary))
