@@ -189,4 +189,5 @@ def _wrong(answer: dict[str, Any], out: Path, before: dict[str, object], expecte
         return
     if answer["code"] == 0:
         yield from (f"it succeeded without {name}" for name in expected if name not in found)
-    yield from (f"{name} was lost" for name in before if name not in found)
+    if answer["code"] == 2 and not (before.keys() <= found.keys() or expected.keys() <= found.keys()):
+        yield f"neither the old files nor the new ones are there: {sorted(found)}"

@@ -34,7 +34,7 @@ MODEL = "net.py::load_model --inputs net.py::get_inputs"
 LIGHT = {
     "report": Command(arguments="report out", inputs=("trace.json",)),
     "memory": Command(arguments="memory parse my.log --dir out/m"),
-    "diff": Command(arguments="diff model other --dir out/d"),
+    "diff": Command(arguments="diff model other --dir out/d", code=1),
 }
 HEAVY = {
     "cost": Command(arguments="cost model --dir out/c", first="cost other --dir out/c"),
@@ -49,7 +49,7 @@ WITH_TORCH = {
     "inspect": Command(arguments=f"inspect {MODEL} --dir out/i"),
     "reference": Command(arguments=f"reference {MODEL} --dir out/r"),
     "formula derive": Command(arguments="formula derive torch.nn.Tanh --out out/f.json"),
-    "trace": Command(arguments="trace script.py --db out/t.db --store out/raw"),
+    "trace": Command(arguments="trace script.py --db out/t.db"),
 }
 _CHECK = f"check {MODEL} --backend faulty --backend-option fault=wrong --backend-option op=aten.relu.* --dir out/k"
 _ANALYZE = f"analyze {MODEL} --backend aot_eager --dir out/a"
@@ -82,6 +82,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         pytest.skip("there is no C compiler, or the system does not preload libraries")
     with open_host(shim) as opened:
         yield opened
+        print("\ninjected:", dict(opened.counts))  # noqa: T201 - shown with -s: how many faults and kills there were
 
 
 def fail_some(host: Host, command: Command, work: Path, *, most: int) -> list[str]:

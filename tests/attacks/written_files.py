@@ -9,7 +9,7 @@ from typing import Any
 _TIMES = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.+:Z]*")
 _VARIES = frozenset(
     (
-        "created", "elapsed_s", "seconds", "started", "ran_at", "reused", "reused_tasks", "reused_from", "tasks", "run",
+        "created", "seals", "elapsed_s", "seconds", "started", "ran_at", "reused", "reused_tasks", "reused_from", "tasks", "run",
         "command", "environment", "commit", "branch", "written", "date", "peak_bytes", "last_output",
     )
 )  # fmt: skip

@@ -22,7 +22,7 @@ from torchstone.errors import InputError, TorchstoneError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.check import CheckResult, Finding
 from torchstone.record.codec import replacing
-from torchstone.record.files import parse_json, shortened
+from torchstone.record.files import parse_json, problem_of_archive, shortened
 from torchstone.record.task import Ending, Limits
 from torchstone.workers.limits import wait_within
 
@@ -198,8 +198,8 @@ def unpack(bundle: Path, folder: Path) -> Bundle:
             if sum(one.file_size for one in names) > _MOST_BYTES:
                 msg = f"{bundle} unpacks to more than {_MOST_BYTES:,} bytes; it is not a bundle of a finding"
                 raise UnreadableFileError(msg)
-            if any(one.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for one in names):
-                msg = f"{bundle} is compressed in a way that bundles are not; make it again"  # LZMA asks for gigabytes
+            if problem := problem_of_archive(archive, bundle.stat().st_size):
+                msg = f"{bundle} is not a bundle of `torchstone check bundle`: {problem}"
                 raise UnreadableFileError(msg)
             document = parse_json(archive.read(ABOUT), origin=f"{ABOUT} in {bundle}")
             for one in names:

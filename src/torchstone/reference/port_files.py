@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from torchstone.errors import InputError, UnreadableFileError
+from torchstone.record.files import problem_of_archive
 from torchstone.reference.golden_files import OUTPUTS
 from torchstone.reference.structure import tensors_of
 from torchstone.reference.tensorbin import read_tensorbin
@@ -169,11 +170,10 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _read_npz(path: Path) -> dict[str, Tensor]:
     with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
-    unpacked_bytes = sum(one.file_size for one in members)
-    if any(one.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for one in members):
-        msg = "it is compressed in a way that NumPy does not write"  # a few bytes of LZMA ask for gigabytes
-        raise ValueError(msg)
+        unpacked_bytes = sum(one.file_size for one in archive.infolist())
+        problem = problem_of_archive(archive, path.stat().st_size)
+    if problem:
+        raise ValueError(problem)
     if unpacked_bytes > max(_MAX_UNPACKED_BYTES, MAX_RATIO * path.stat().st_size):
         msg = f"it unpacks to {unpacked_bytes:,} bytes, more than {MAX_RATIO} times its size"
         raise ValueError(msg)

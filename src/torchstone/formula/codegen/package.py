@@ -296,7 +296,8 @@ def _replace(package: Path, texts: Mapping[str, str]) -> None:
                 old.rename(package)
             raise
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        for _ in range(2):  # the removal may meet the failure that it is here for
+            shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _fill(package: Path, texts: Mapping[str, str]) -> None:
