@@ -9,8 +9,8 @@ from typing import Any
 _TIMES = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.+:Z]*")
 _VARIES = frozenset(
     (
-        "created", "seals", "elapsed_s", "seconds", "started", "ran_at", "reused", "reused_tasks", "reused_from", "tasks", "run",
-        "command", "environment", "commit", "branch", "written", "date", "peak_bytes", "last_output",
+        "created", "seals", "elapsed_s", "seconds", "started", "ran_at", "reused", "reused_tasks", "reused_from",
+        "tasks", "run", "command", "environment", "commit", "branch", "written", "date", "peak_bytes", "last_output",
     )
 )  # fmt: skip
 _DATABASES = (".db", ".db-wal", ".db-shm", ".db-journal")  # compared by their rows, where that matters

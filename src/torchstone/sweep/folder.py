@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.codec import load, save
+from torchstone.record.folder_lock import remove_unfinished
 from torchstone.record.vector import Quarantine, SweepPlan, SweepRun, Vector, VectorFile, VectorResult
 from torchstone.workers.journal import ResultJournal, read_results
 
@@ -128,8 +129,10 @@ class RunFolder(Record, frozen=True, kw_only=True):
         return load(self.path / _PLAN, SweepPlan)
 
     def journal(self) -> ResultJournal[VectorResult]:
-        """The results by vector, to add to."""
-        return ResultJournal(self.path / _RESULTS, VectorResult)
+        """The results by vector, to add to; what a killed process did not complete is removed."""
+        opened = ResultJournal(self.path / _RESULTS, VectorResult)
+        remove_unfinished(self.path)
+        return opened
 
     def results(self) -> dict[str, VectorResult]:
         """The results so far, the last one of each vector."""
