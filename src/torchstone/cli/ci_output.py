@@ -46,7 +46,7 @@ def write_for_ci(options: CiOptions, results: "Callable[[], CiResults]") -> None
     from torchstone.workflows.result_folder import writing_to
 
     if options.junit is not None:
-        write_file(options.junit, "--junit", junit_xml(results()).encode())
+        write_file(options.junit, "--junit", junit_xml(results()))
     if not options.github:
         return
     for line in github_annotations(results()):
@@ -59,10 +59,11 @@ def write_for_ci(options: CiOptions, results: "Callable[[], CiResults]") -> None
         file.write(github_summary(results()))
 
 
-def write_file(path: Path, option: str, content: bytes) -> None:
+def write_file(path: Path, option: str, text: str) -> None:
     """Write one file that an option names, whole or not at all."""
     from torchstone.record.codec import write_atomically
     from torchstone.workflows.result_folder import writing_to
 
     with writing_to(path, option):
-        write_atomically(path, content)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text.encode())

@@ -289,7 +289,7 @@ def _write_results(finished: "SweepRun", outcome: _OutcomeOptions, *, failed: bo
     from torchstone.report.sweep_ci import sarif_json, sweep_for_ci
 
     if outcome.sarif is not None:
-        write_file(outcome.sarif, "--sarif", sarif_json(finished).encode())
+        write_file(outcome.sarif, "--sarif", sarif_json(finished))
     write_for_ci(CiOptions(junit=outcome.junit, github=outcome.github), lambda: sweep_for_ci(finished, failed=failed))
 
 

@@ -283,7 +283,8 @@ def _check(run: _Run, trace: Trace, backend: str, folder: Path) -> _Answer:
     if run.model is not None:
         result: CheckResult = check_model(run.model, run.inputs, backend, folder)
     else:
-        asked = CheckRequest(model=named, settings=Settings(backend=backend), folder=folder)
+        captured = folder == run.request.folder
+        asked = CheckRequest(model=named, settings=Settings(backend=backend), folder=folder, captured=captured)
         result = run_requested_check(asked, run.progress, watching=run.watching)
     sentences = [f"{backend}: {verdict_sentence(result)}"]
     if result.findings:

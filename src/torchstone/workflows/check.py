@@ -35,6 +35,7 @@ class CheckRequest:
     settings: Settings
     folder: Path | None = None  # None: only the result is returned, and its files are deleted
     resume: bool = False  # continue the interrupted check in `folder`
+    captured: bool = False  # `folder` has the trace of this model and these inputs already
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ def run_requested_check(
     if request.resume and request.folder is None:
         msg = "--resume needs the --dir of the interrupted run"
         raise InputError(msg)
-    subject = _subject(replace(request.model, backward=False))
+    subject = replace(_subject(replace(request.model, backward=False)), captured=request.captured)
     name_code(request.model, progress, request.settings.backend)
     settings = msgspec.structs.replace(request.settings, backward=request.model.backward)
     with _result_folder(request.folder) as folder:
