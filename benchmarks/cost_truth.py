@@ -4,7 +4,7 @@
 prompt of 100 tokens and as one token with 5,000 in the cache, for two sequences. The closed forms below read nothing
 but sizes: no code of torchstone or transformers takes part in them. Attention counts every score of the square, as the
 convention `causal full` says; a router is a matmul. A layer with a sliding window keeps one token less than the window:
-the new one completes it.
+the new one completes it. `cache_truth.py` compares caches of every kind.
 """
 
 import argparse
@@ -134,45 +134,6 @@ MODELS: dict[str, Callable[[], Sizes]] = {
 }  # fmt: skip
 
 
-def states_of(name: str) -> int | None:
-    """Bytes of the states that a recurrent model carries on: the same after any number of tokens."""
-    if (
-        name == "state-spaces/mamba-130m-hf"
-    ):  # 24 layers of 1,536 channels: 4 of a convolution and 16 of a state, float32
-        return BATCH * 24 * 1536 * (4 + 16) * 4
-    if name == "state-spaces/mamba2-2.7b":  # 64 layers: (5,120 + 2 x 128) channels x 4, and 80 heads x 64 x 128
-        return BATCH * 64 * ((5120 + 2 * 128) * 4 + 80 * 64 * 128) * 4
-    if name == "RWKV/rwkv-4-169m-pile":  # 12 layers of 768 channels: 2 shifted inputs, numerator, denominator, maximum
-        return BATCH * 12 * 768 * 5 * 4
-    return None
-
-
-def kept_of(name: str) -> tuple[int, int] | None:
-    """Tokens before the step, and the bytes of a cache that is neither all keys and values nor all states."""
-    latent = 512 + 64  # DeepSeek: a compressed row for all heads, and one rotary key; two bytes each
-    match name:
-        case "deepseek-ai/DeepSeek-V2-Lite":
-            return CACHE, BATCH * 27 * CACHE * latent * 2
-        case "deepseek-ai/DeepSeek-V3":
-            return CACHE, BATCH * 61 * CACHE * latent * 2
-        case "openai/whisper-tiny":  # 4 layers of 384: the tokens so far, and 1,500 frames of the encoder; float32
-            return 200, BATCH * 4 * 2 * 384 * (200 + 1500) * 4
-        case "google-t5/t5-small":  # 6 layers of 8 x 64: the tokens so far, and the prompt of the encoder; float32
-            return 200, BATCH * 6 * 2 * 512 * (200 + PROMPT) * 4
-        case (
-            "ai21labs/Jamba-v0.1"
-        ):  # every 8th of 32 layers attends; 28 have 4 and 16 (float32) values in 8,192 channels
-            return 1000, BATCH * (4 * 2 * 8 * 128 * 1000 * 2 + 28 * 8192 * (4 * 2 + 16 * 4))
-        case "openai/gpt-oss-20b":  # 24 layers, every second one with a window of 128
-            return CACHE, BATCH * 12 * 2 * 8 * 64 * (127 + CACHE) * 2
-        case _:
-            return None
-
-
-MIXED = (
-    "deepseek-ai/DeepSeek-V2-Lite", "deepseek-ai/DeepSeek-V3", "openai/whisper-tiny", "google-t5/t5-small",
-    "ai21labs/Jamba-v0.1", "openai/gpt-oss-20b",
-)  # fmt: skip
 # Formats of keys and values: bytes of 128 numbers with their scales. A head of 128 is one group of int8 and int4, and
 # four blocks of MX; a tile of 32 x 32 shares an exponent in each 16 numbers.
 KV_FORMATS = {"fp8": 128, "int8_g128": 128 + 2, "int4_g128": 64 + 2, "mxfp8": 128 + 4, "mxfp4": 64 + 4}
@@ -192,14 +153,11 @@ def compare_formats(name: str = "meta-llama/Llama-3.1-8B") -> list[tuple[str, in
     return found
 
 
-RECURRENT = ("state-spaces/mamba-130m-hf", "state-spaces/mamba2-2.7b", "RWKV/rwkv-4-169m-pile")
-
-
 def main() -> None:
     """Compare every model and print one line each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*")
-    chosen = parser.parse_args().models or [*MODELS, *RECURRENT, *MIXED, _FORMATS]
+    chosen = parser.parse_args().models or [*MODELS, _FORMATS]
     wrong = 0
     for name in chosen:
         found = _compared(name)
@@ -212,12 +170,6 @@ def main() -> None:
 def _compared(name: str) -> list[tuple[str, int, int]]:
     if name == _FORMATS:
         return compare_formats()
-    if name in RECURRENT:
-        return compare_states(name)
-    mixed = kept_of(name)
-    if mixed is not None:
-        tokens, truth = mixed
-        return [("cache", run(name, "decode", tokens)[2], truth)]
     return compare(name, MODELS[name]())
 
 
@@ -230,11 +182,6 @@ def compare(name: str, sizes: Sizes) -> list[tuple[str, int, int]]:
         ("weights", prompt[1], weight_bytes(sizes)),
         ("cache", step[2], cache_bytes(sizes, CACHE)),
     ]
-
-
-def compare_states(name: str) -> list[tuple[str, int, int]]:
-    """The states of a recurrent model."""
-    return [("states", run(name, "decode")[2], states_of(name) or 0)]
 
 
 def run(name: str, phase: str, cached: int = CACHE) -> tuple[int, int, int]:

@@ -71,6 +71,7 @@ def test_a_trace_read_from_a_file_cannot_be_checked_alone() -> None:
         ts.check_model(saved, backend="eager")
 
 
+@pytest.mark.heavy
 def test_a_trace_of_this_process_is_checked_with_its_own_weights() -> None:
     import torch
 

@@ -1,9 +1,12 @@
+from typing import cast
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tests.capture.nets import Feed, Stack
 from torchstone.capture import capture
+from torchstone.models.load_model import load
 from torchstone.record.op import Phase
 
 
@@ -19,6 +22,38 @@ def test_backward_ops_are_credited_to_the_module_they_undo(mode: str) -> None:
     assert credited["aten.native_layer_norm_backward.default"] == "2.0"
     assert credited["aten.threshold_backward.default"] == "1"
     assert [trace.module_path_of(call) for call in backward if call.op == "aten.mm.default"] == ["2.1", "2.1", "0"]
+
+
+@pytest.mark.parametrize("mode", ["fake", "cpu"])
+def test_what_a_module_computes_between_two_of_its_parts_is_credited_to_it(mode: str) -> None:
+    """The nodes of the output projection hide those of the attention before it."""
+    trace = capture(nn.Sequential(Attends()), torch.randn(2, 3, 8), mode, backward=True)
+
+    credited = {(call.op, trace.module_path_of(call)) for call in trace.ops if call.phase is Phase.BACKWARD}
+    assert ("aten.tanh_backward.default", "0") in credited
+    assert ("aten.mm.default", "0.value") in credited
+    assert ("aten.mm.default", "0.out") in credited
+    assert all(call.module_call >= 0 for call in trace.ops)
+
+
+@pytest.mark.parametrize("model", ["tiny:llama", "tiny:vit", "tiny:t5"])
+def test_no_op_of_a_backward_pass_is_outside_the_model(model: str) -> None:
+    loaded = load(model)
+    trace = capture(loaded.model, loaded.inputs, backward=True)
+    attention = [call for call in trace.ops if "attention" in call.op and call.phase is Phase.BACKWARD]
+
+    assert all(call.module_call >= 0 for call in trace.ops)
+    assert all("att" in trace.module_path_of(call).lower() for call in attention)
+
+
+class Attends(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = nn.Linear(8, 8)
+        self.out = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast("Tensor", self.out(self.value(x).tanh()))
 
 
 def test_no_gradient_is_left_behind() -> None:

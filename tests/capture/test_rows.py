@@ -12,7 +12,7 @@ def rows_of_one_call() -> tuple[Rows, Extent]:
     rows.tensors.add_external(torch.zeros(2), kind="input", name="x")
     rows.tensors.add_external(torch.zeros(2), kind="input", name="y")
     start = rows.here()
-    call = rows.calls.begin(1, -1, 0)
+    call = rows.calls.begin(1, -1, 0, 0)
     rows.tensors.add(torch.zeros(2), rows.tensors.new_storage())
     rows.ops.signatures.append(OpSignature(op="aten.relu.default", arguments=(), output=None))
     for number, (inputs, outputs) in enumerate((((0,), (2,)), ((2,), (2,)))):
@@ -30,8 +30,8 @@ def rows_of_one_call() -> tuple[Rows, Extent]:
 def copied(rows: Rows, extent: Extent) -> Copy:
     used = rows.used(extent, {0}, set(), range(1, 2))
     assert used is not None
-    original = Original(extent=extent, used=used, module=1, parent=-1)
-    copy = Copy(original=original, at=rows.place(), external={0: 1}, module=4, parent=-1)
+    original = Original(extent=extent, used=used, module=1, parent=-1, site=0)
+    copy = Copy(original=original, at=rows.place(), external={0: 1}, module=4, parent=-1, site=0)
     rows.add_copy(copy)
     return copy
 
@@ -43,7 +43,7 @@ def test_a_copy_adds_no_rows_and_has_its_numbers() -> None:
 
     assert (len(rows.ops), len(rows.calls), len(rows.tensors), rows.tensors.num_storages) == (4, 2, 4, 4)
     assert (len(rows.ops.freeze()), len(rows.calls.freeze()), len(rows.tensors.freeze())) == (2, 1, 3)
-    assert rows.calls.begin(9, -1, len(rows.ops)) == 2
+    assert rows.calls.begin(9, -1, len(rows.ops), 0) == 2
 
 
 def test_what_a_copy_makes_lies_in_memory_of_its_own_and_views_in_that_of_its_inputs() -> None:

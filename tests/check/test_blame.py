@@ -78,7 +78,11 @@ def found(search: Search) -> set[tuple[str, bool]]:
     [
         ("BadLinear", {"aten.linear.default"}),
         ("BadAddAfterLinear", {"aten.linear.default + aten.add.Tensor"}),
-        ("BadTriple", {"aten.linear.default + aten.gelu.default + aten.linear.default"}),
+        pytest.param(
+            "BadTriple",
+            {"aten.linear.default + aten.gelu.default + aten.linear.default"},
+            marks=pytest.mark.heavy,
+        ),
         ("BadGeluAndTanh", {"aten.gelu.default", "aten.tanh.default"}),
         ("RaisesAtTanh", {"aten.tanh.default"}),
     ],
@@ -152,6 +156,7 @@ def test_four_refusals_of_one_compiler_are_all_found_and_proven(tmp_path: Path) 
     assert search.top_passes
 
 
+@pytest.mark.heavy
 def test_a_limit_of_depth_holds_for_identical_modules_too(tmp_path: Path) -> None:
     search, _ = searched(Blocks(), torch.randn(2, 3, 8), planted("BadLinear"), tmp_path, max_depth=0)
 

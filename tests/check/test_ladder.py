@@ -58,6 +58,7 @@ def twin_of(found: Repro) -> Twin:
     return found.twin
 
 
+@pytest.mark.heavy
 def test_ops_that_fail_together_pass_with_one_of_them_computed_by_eager(tmp_path: Path) -> None:
     found = extended(AddsAfterLinear(), torch.randn(2, 8), tmp_path, planted("BadAddAfterLinear"))
 
@@ -85,6 +86,7 @@ def test_what_fails_in_every_way_has_no_twin(tmp_path: Path) -> None:
     assert len(twin_of(found).fails_with) > 4
 
 
+@pytest.mark.heavy
 def test_a_failure_of_onnxruntime_is_written_as_an_exported_program_and_as_onnx_text(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     model = nn.Sequential(nn.Conv2d(2, 3, 3)).double()

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -65,6 +66,7 @@ def test_ir_is_exported_by_a_task_of_its_own_unless_that_of_all_modules_is_asked
     assert asked.ir_task.payload["irs"] == str(tmp_path / "irs/mod_000_root")
 
 
+@pytest.mark.heavy
 def test_equal_ops_on_equal_values_have_one_key(tmp_path: Path) -> None:
     settings = Settings(backend="eager", reuse="shared.jsonl", version="1")
     keys = []

@@ -79,6 +79,7 @@ class Hides(nn.Module):
         return x + self.share * self.part(x)
 
 
+@pytest.mark.heavy
 def test_what_passes_with_a_suspicious_error_is_walked_on(tmp_path: Path) -> None:
     torch.manual_seed(0)
     x = torch.randn(64, 8)

@@ -45,6 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.heavy
 def test_each_vector_is_a_test_that_can_be_chosen_by_its_op(folder: Path) -> None:
     every = pytest_run(folder, "--torchstone-backend", "eager", "-v")
     chosen = pytest_run(folder, "--torchstone-backend", "eager", "-k", "relu", "--collect-only", "-q")

@@ -13,6 +13,7 @@ import pytest
 from tests.report.folders import page_of
 from tests.report.traces import one_op
 from torchstone.errors import InputError
+from torchstone.record.codec import write_atomically
 from torchstone.report.server import ReportServer, file_for, is_loopback, new_token, open_server
 
 SECRET = "the secret"  # noqa: S105 - what must never be served
@@ -271,3 +272,21 @@ def test_the_address_of_ipv6_is_served(folder: Path) -> None:
 
     assert status == 200
     assert server.url.startswith("http://[::1]:")
+
+
+def test_an_answer_says_when_its_content_has_changed(folder: Path) -> None:
+    page = folder / "run" / "report.html"
+    with serving(folder) as server:
+        tags = []
+        for content in ("first", "again", "again"):
+            if not tags or content != "again" or len(tags) == 1:
+                write_atomically(page, content.encode())
+            tags.append(ask(server, "/run/report.html")[0].headers["ETag"])
+        missing, _ = ask(server, "/nothing.html")
+        index = [ask(server, "/")[0].headers["ETag"] for _ in range(2)]
+        write_atomically(folder / "other.html", b"new")
+        changed = ask(server, "/")[0].headers["ETag"]
+
+    assert tags[0] != tags[1] == tags[2]
+    assert missing.headers["ETag"] is None
+    assert index[0] == index[1] != changed

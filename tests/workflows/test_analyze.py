@@ -103,6 +103,7 @@ def test_what_fails_is_said_first_and_does_not_stop_the_rest(net: Path, tmp_path
     assert stages["operators"].state is StageState.DONE
 
 
+@pytest.mark.heavy
 def test_a_resumed_analysis_keeps_what_is_there(net: Path, tmp_path: Path) -> None:
     request = AnalyzeRequest(
         model=ModelRequest(model=f"{net / 'net.py'}::load_model"), folder=tmp_path, backends=("eager",), quick=True

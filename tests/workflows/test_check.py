@@ -96,6 +96,7 @@ def test_only_a_run_with_a_folder_is_resumed() -> None:
         )
 
 
+@pytest.mark.heavy
 def test_a_module_in_memory_is_checked_with_its_inputs(tmp_path: Path) -> None:
     model, x = planted_net.Head(bent=True), torch.randn(2, planted_net.WIDTH)
 

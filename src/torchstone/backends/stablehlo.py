@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from torchstone.backends.protocol import Args, Availability, Kwargs, Run, Unsupp
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+    from torch.export import ExportedProgram
 
     from torchstone.backends.export import Exported
 
@@ -68,13 +69,37 @@ class StableHlo:
 
         self.warm_up()
         import jax
-        from torchax.export import exported_program_to_jax
 
         exported = exported_program(module, args, kwargs)
         inputs = tuple(jax.numpy.asarray(array_of(tensor)) for tensor in exported.example)
         with converting(refusal):
-            weights, function = exported_program_to_jax(exported.program)
+            weights, function = _jax_function(exported.program)
             return exported, jax.jit(function).lower(weights, inputs), weights
+
+
+def _jax_function(program: ExportedProgram) -> tuple[Any, Callable[[Any, Any], Any]]:
+    """Weights as JAX arrays and the function that takes them before the inputs.
+
+    torchax.export.exported_program_to_jax passes parameters, buffers and constants in this order, whatever order the
+    graph has them in: a program with a constant before a buffer, such as a Llama with an empty cache, gets one in the
+    place of the other. Here they are passed in the graph's own order; all else is torchax's.
+    """
+    import torchax
+    from torchax.decompositions import DECOMPOSITIONS
+    from torchax.export import JaxInterpreter
+
+    program = program.run_decompositions().run_decompositions(DECOMPOSITIONS)
+    signature = program.graph_signature
+    values = {**program.state_dict, **program.constants}
+    states = [values[spec.target] for spec in signature.input_specs if spec.target is not None]
+    weights = torchax.default_env().t2j_copy(states)
+    mutated = len(signature.buffers_to_mutate)
+
+    def run(states: Any, inputs: Any) -> Any:
+        results = JaxInterpreter(program.graph_module).run(*states, *inputs, enable_io_processing=False)
+        return results[mutated:]
+
+    return weights, run
 
 
 def _run(compiled: Any, weights: Any, tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -103,6 +103,7 @@ class _Gaps:
         writes = [ops.writes.get(call, ()) for call in calls]
         key = (
             tuple(ops.signature_of[row] for row in placed),
+            tuple(ops.sites[row] for row in placed),
             tuple(map(len, writes)),
             len(tensors),
             end.storage - start.storage,
@@ -117,7 +118,7 @@ def _unit(one: Copy | Original, gap: _Between | None) -> _Unit:
     used = original.used.tensors
     numbers = list(used if copy is None else map(copy.external.__getitem__, used))
     return _Unit(
-        key=(id(original), gap.key if gap is not None else ()),
+        key=(id(original), one.site, gap.key if gap is not None else ()),
         start=_start(one),
         end=_end(one) if gap is None else gap.end,
         module=one.module,
@@ -146,6 +147,7 @@ def _single(copy: Copy) -> Repeat:
         at=copy.at,
         parent=copy.parent,
         module_shift=copy.module - copy.original.module,
+        site=-1 if copy.site == copy.original.site else copy.site,
         external=tuple((old, new, 0) for old, new in copy.external.items()),
     )
 

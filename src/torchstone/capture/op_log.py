@@ -22,7 +22,7 @@ from torchstone.backends.op_info import Role, role_of
 from torchstone.capture.chains import ChainLog
 from torchstone.capture.describe import Describer
 from torchstone.capture.ops import OpSchema, schema_of
-from torchstone.capture.run import credit, credited
+from torchstone.capture.run import credit, credited, nodes_so_far
 from torchstone.capture.tables import storage_pointer
 from torchstone.numerics.value_facts import value_facts
 from torchstone.record.config import Configuration, Occurrence, SeenConfiguration, TensorFacts, in_order
@@ -85,12 +85,13 @@ class ModulePlaces:
         root, caller = (stack[0][0], stack[-1][1].path) if stack else (module, "")
         place = ModulePlace(type(root).__name__, self._path(root, module, caller))
         stack.append((module, place))
+        begun = nodes_so_far()
         try:
             result = call(module, args, kwargs)
         finally:
             stack.pop()
         if torch.is_grad_enabled():
-            credit(_tensors_of((args, kwargs)), _tensors_of(result), place)
+            credit(begun, _tensors_of(result), place)
         return result
 
     def _path(self, root: nn.Module, module: nn.Module, caller: str) -> str:

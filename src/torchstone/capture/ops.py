@@ -11,6 +11,7 @@ from torch import Tensor
 from torch._ops import HigherOrderOperator, OpOverload
 
 from torchstone.backends.interception import KernelOpMode, OpArguments, OpKeywords, op_name
+from torchstone.capture.call_sites import CallSites
 from torchstone.capture.tables import TensorColumns, storage_pointer, without
 from torchstone.record.op import OpSignature, OpTable
 from torchstone.record.value import Argument, show_value
@@ -112,6 +113,7 @@ class OpColumns:
         self.inputs: list[tuple[int, ...]] = []
         self.outputs: list[tuple[int, ...]] = []
         self.module_calls: list[int] = []
+        self.sites: list[int] = []  # the lines they come from
         self.writes: dict[int, tuple[int, ...]] = {}
         self.forward_calls: int | None = None
         self.numbers: dict[object, int] = {}
@@ -119,6 +121,10 @@ class OpColumns:
 
     def __len__(self) -> int:
         return len(self.signature_of) + self.copied
+
+    def freeze_sites(self, copied: Sequence[range] = ()) -> tuple[int, ...]:
+        """The call sites of the rows that `freeze` keeps."""
+        return tuple([self.sites[bisect_left(self.rows, number)] for number in without(self.rows, copied)])
 
     def freeze(self, copied: Sequence[range] = ()) -> OpTable:
         """The columns without calls that turned out to be copies, as a record."""
@@ -147,11 +153,12 @@ class FailedOp:
 class OpRecorder(KernelOpMode):
     """Sees every op call and writes it down: what went in before it runs, what came out after."""
 
-    def __init__(self, world: Executes, tensors: TensorColumns, ops: OpColumns) -> None:
+    def __init__(self, world: Executes, tensors: TensorColumns, ops: OpColumns, sites: CallSites) -> None:
         super().__init__()
         self._world = world
         self.tensors = tensors
         self.ops = ops
+        self.sites = sites
         self.current_call = -1  # row of the innermost module call running
         self.value_reads = 0  # calls so far whose result was read from the values of a tensor
         self.owner_of_backward: Callable[[], int] | None = None  # the module call behind the autograd node running
@@ -205,6 +212,7 @@ class OpRecorder(KernelOpMode):
         ops.inputs.append(inputs)
         ops.outputs.append(outputs)
         ops.module_calls.append(self.current_call if self.owner_of_backward is None else self.owner_of_backward())
+        ops.sites.append(self.sites.here())
 
     def _number_outputs(
         self, schema: OpSchema, given: list[Tensor], inputs: tuple[int, ...], made: list[Tensor]

@@ -93,6 +93,7 @@ class Original:
     used: Used
     module: int
     parent: int
+    site: int  # the line it was called from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +105,7 @@ class Copy:
     external: Mapping[int, int]  # for each tensor that the original uses and did not make, the one used here
     module: int
     parent: int
+    site: int  # the line it was called from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +219,7 @@ class Asked:
     objects: list[object]  # the state objects among the arguments
     numbers: list[int]  # of the external tensors
     real: set[int]  # those of them that are no stand-ins
+    site: int  # the line it was called from
 
     def external(self) -> list[Tensor | None]:
         """Every tensor the call may touch that was there before it, in an order equal for equal calls.
@@ -356,6 +359,7 @@ class Reuse:
             objects=objects,
             numbers=[],
             real=set(),
+            site=self._recorder.sites.here(),
         )
         for tensor in [held for held in asked.external() if held is not None]:
             asked.numbers.append(self._tensors.number_of(tensor))
@@ -364,7 +368,8 @@ class Reuse:
         # Which tensors are one, and which share memory, decides what views and in-place ops do. It also makes a copy
         # well defined: each tensor and storage of the template stands for exactly one here.
         storages = [self._tensors.storage_of[number] for number in asked.numbers]
-        asked.key = (fingerprint.key, given, seen, _sharing(asked.numbers), _sharing(storages), _modes())
+        line = -1 if _runs_no_line(module) else asked.site  # a copy has the lines of what it is a copy of
+        asked.key = (fingerprint.key, given, seen, _sharing(asked.numbers), _sharing(storages), _modes(), line)
         return asked
 
     def _argument_key(self, value: object, tensors: list[Tensor], objects: list[object]) -> Hashable:
@@ -444,6 +449,7 @@ class Reuse:
             used=used,
             module=self._tree.number_of[id(asked.module)],
             parent=self._recorder.current_call,
+            site=asked.site,
         )
         self._templates[asked.key] = Template(
             module=asked.module,
@@ -514,6 +520,7 @@ class Reuse:
             external={number: numbers[number] for number in original.used.tensors},
             module=self._tree.number_of[id(asked.module)],
             parent=self._recorder.current_call,
+            site=asked.site,
         )
         self.rows.add_copy(copy)
         self._tensors.lifetimes.rises(template.rise_bytes)
@@ -542,6 +549,11 @@ class Reuse:
             return new
 
         return exchange
+
+
+def _runs_no_line(module: nn.Module) -> bool:
+    """Whether all that the module runs is code of torch: its ops come from the line that calls it."""
+    return not module._modules and type(module).__module__.startswith("torch.")
 
 
 def _sharing(numbers: list[int]) -> Hashable:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from torchstone.backends.interception import intercepted
+from torchstone.capture.call_sites import CallSites
 from torchstone.capture.describe import Describer
 from torchstone.capture.fingerprint import exchanged
 from torchstone.capture.folding import fold
@@ -59,15 +60,26 @@ def _own_line(error: BaseException) -> str:
 _OWNER = "torchstone_module_call"
 
 
-def credit(inputs: Iterable[Tensor], outputs: Iterable[Tensor], owner: object) -> None:
-    """Credit a module call with all autograd nodes between its inputs and its outputs that no inner call made."""
-    before = {tensor.grad_fn for tensor in inputs}
-    waiting = [tensor.grad_fn for tensor in outputs]
+def nodes_so_far() -> int:
+    """How many autograd nodes were made on this thread: those of a call that begins now have this number or more."""
+    return int(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined] # torch does not list it
+
+
+def credit(begun: int, outputs: Iterable[Tensor], owner: object) -> None:
+    """Credit a module call with the autograd nodes that were made since it began, but for those of inner calls.
+
+    What lies behind the nodes of an inner call is looked for, too: the attention before an output projection. A node
+    that accumulates the gradient of a parameter has the largest number there is, and belongs to the first call that
+    is found to use it.
+    """
+    waiting: list[Any] = [tensor.grad_fn for tensor in outputs]
+    met = set()
     while waiting:
         node = waiting.pop()
-        if node is None or node in before or _OWNER in _notes_of(node):
+        if node is None or node in met or node._sequence_nr() < begun:
             continue
-        _notes_of(node)[_OWNER] = owner
+        met.add(node)
+        _notes_of(node).setdefault(_OWNER, owner)
         waiting.extend(following for following, _ in node.next_functions)
 
 
@@ -95,9 +107,9 @@ class Backward:
         self._recorder = recorder
 
     @staticmethod
-    def attribute(inputs: list[Tensor], outputs: list[Tensor], call: int) -> None:
-        """Credit a call with all nodes between its inputs and its outputs that no inner call made."""
-        credit(inputs, outputs, call)
+    def attribute(begun: int, outputs: list[Tensor], call: int) -> None:
+        """Credit a call with all nodes made since it began that no inner call made."""
+        credit(begun, outputs, call)
 
     def run(self, output: object) -> None:
         """Run the backward pass, each op credited to the module call it undoes."""
@@ -106,6 +118,8 @@ class Backward:
 
     @staticmethod
     def _current_call() -> int:
+        if torch._C._current_autograd_node() is None:
+            return 0  # the gradients of ones at the outputs belong to the call of the model
         owner = credited()
         return -1 if owner is None else int(owner)
 
@@ -133,7 +147,8 @@ class Run:
         self._tensors = TensorColumns(stand_in=world.stand_in)
         self._ops = OpColumns()
         self._calls = CallColumns()
-        self._recorder = OpRecorder(world, self._tensors, self._ops)
+        self._sites = CallSites(Run.execute.__code__)
+        self._recorder = OpRecorder(world, self._tensors, self._ops, self._sites)
         self._backward = Backward(self._recorder) if backward else None
         self._reuse: Reuse | None = None
         if reuse and isinstance(world, StandInWorld) and not backward:
@@ -208,13 +223,13 @@ class Run:
     def _run_module(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         recorder, calls = self._recorder, self._calls
         outer = recorder.current_call
-        row = calls.begin(self._tree.number_of[id(module)], outer, len(self._ops))
+        row = calls.begin(self._tree.number_of[id(module)], outer, len(self._ops), self._sites.here())
         layer = self._tree.layer_of(module)
         given, made = self._tensors.describer(layer), self._tensors.describer(layer)
         arguments = describe_arguments(module, args, kwargs, given)
         calls.inputs[row] = self._numbers(given.tensors)
-        if self._backward is None:
-            given.tensors.clear()  # a cache may let go of its tensors while the call runs
+        given.tensors.clear()  # a cache may let go of its tensors while the call runs
+        begun = nodes_so_far()
         recorder.current_call = row
         output: Value = _ABSENT
         try:
@@ -222,7 +237,7 @@ class Run:
             output = made.describe(result)
             calls.outputs[row] = self._numbers(made.tensors)
             if self._backward is not None:
-                self._backward.attribute(given.tensors, made.tensors, row)
+                self._backward.attribute(begun, made.tensors, row)
         except BaseException as error:
             if self._failing is None or self._failing[0] is not error:
                 self._failing = (error, row)
@@ -239,14 +254,16 @@ class Run:
     def trace(self, provenance: Provenance, notes: tuple[str, ...]) -> Trace:
         """What was seen, as a record."""
         repeats = fold(self._reuse.rows) if self._reuse is not None else ()
+        copied = [range(one.at.op, one.stop.op) for one in repeats]
         return Trace(
             provenance=provenance,
             modules=self._tree.records(self._held_numbers),
             sources=self._tree.sources(),
             recorded_tensors=self._tensors.freeze([range(one.at.tensor, one.stop.tensor) for one in repeats]),
             recorded_calls=self._calls.freeze(),
-            recorded_ops=self._ops.freeze([range(one.at.op, one.stop.op) for one in repeats]),
+            recorded_ops=self._ops.freeze(copied),
             repeats=repeats,
+            lines=self._sites.freeze(self._ops.freeze_sites(copied), tuple(self._calls.sites)),
             failure=self._failure(),
             eager_memory=self._tensors.lifetimes.observed(),
             assumed=self._world.assumptions(),

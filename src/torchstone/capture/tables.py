@@ -208,16 +208,18 @@ class CallColumns:
         self.outputs: dict[int, tuple[int, ...]] = {}
         self.first_ops: dict[int, int] = {}
         self.end_ops: dict[int, int] = {}
+        self.sites: list[int] = []  # the lines that made the calls
         self.copied = 0
         self._signature_numbers: dict[ModuleSignature, int] = {}
 
     def __len__(self) -> int:
         return len(self.numbers) + self.copied
 
-    def begin(self, module: int, parent: int, first_op: int) -> int:
+    def begin(self, module: int, parent: int, first_op: int, site: int) -> int:
         """Open a row; what was passed and what came back is filled in when the call ends."""
         number = len(self)
         self.numbers.append(number)
+        self.sites.append(site)
         self.signature_of[number] = -1
         self.modules[number] = module
         self.parents[number] = parent

@@ -80,10 +80,11 @@ class CostOptions:
 @click.option("--activations", metavar="FORMAT", help="Price activations in this number format.")
 @click.option(
     "--by",
-    type=click.Choice(["module", "op", "class", "depth", "formula"]),
+    type=click.Choice(["module", "op", "class", "depth", "line", "formula"]),
     default="module",
     show_default=True,
-    help="Group the first table by this; formula: compare each module's formula with its traced cost.",
+    help="Group the first table by this; line: by the lines of the model's code; formula: compare each module's "
+    "formula with its traced cost.",
 )
 @click.option(
     "--no-trace",

@@ -8,7 +8,7 @@ from functools import wraps
 import click
 
 from torchstone.cli.options import F, Option, options_as, with_options
-from torchstone.models.inputs import InputOptions
+from torchstone.models.inputs import CACHES, InputOptions
 from torchstone.workflows.model_source import TRACE_FILE, ModelRequest, saved_trace
 
 __all__ = ["TRACE_FILE", "ModelRequest", "command_line", "model_options", "saved_trace"]
@@ -28,6 +28,9 @@ class _ModelOptions:
     image_size: int | None
     phase: str | None
     cache_len: int | None
+    cache: str | None
+    cache_size: int | None
+    block_size: int | None
     dtype: str | None
     layers: int | None
     seed: int
@@ -67,6 +70,14 @@ _OPTIONS: tuple[Option, ...] = (
         help="Run the whole prompt (prefill), or one token with a KV cache (decode).",
     ),
     click.option("--cache-len", type=click.IntRange(min=0), help="Tokens in the KV cache, with --phase decode."),
+    click.option(
+        "--cache",
+        type=click.Choice(CACHES),
+        help="KV cache: it grows (dynamic), has room for --cache-size tokens (static), lies in blocks (paged), or has "
+        "the keys and values of latent attention (expanded).",
+    ),
+    click.option("--cache-size", type=click.IntRange(min=1), help="Tokens a static cache has room for."),
+    click.option("--block-size", type=click.IntRange(min=1), help="Tokens in a block of a paged cache; 16 by default."),
     click.option("--dtype", metavar="NAME", help="Element type of weights and float inputs, such as bfloat16."),
     click.option("--layers", type=click.IntRange(min=1), help="Limit each layer stack to this number of layers."),
     click.option("--seed", type=int, default=0, show_default=True, help="Random seed of generated weights and inputs."),
@@ -106,6 +117,9 @@ def _request(given: _ModelOptions) -> ModelRequest:
             image_size=given.image_size,
             phase=given.phase,
             cache_len=given.cache_len,
+            cache=given.cache,
+            cache_size=given.cache_size,
+            block_size=given.block_size,
             dtype=given.dtype,
             layers=given.layers,
             seed=given.seed,

@@ -6,14 +6,15 @@ from functools import cache
 
 from torchstone.cost.registry import extent_bytes
 from torchstone.record.module import ModuleCall
-from torchstone.record.tensor import TensorSpec
+from torchstone.record.tensor import ExternalTensor, TensorSpec
 from torchstone.record.trace import Trace
 from torchstone.record.value import Entries, Fields, Items, Value
 
-_CACHE_NAMES = frozenset(
+CACHE_NAMES = frozenset(
     ("past_key_values", "past_key_value", "past_buckets_states", "cache_params", "kv_cache", "cache", "mems", "state")
 )
 _WEIGHTS = frozenset(("parameter", "buffer", "constant"))
+_STATES = ("_state", "_states")  # endings of attributes
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|(?<=\[)\d+(?=\])")
 
 
@@ -44,7 +45,11 @@ def find_ends(trace: Trace) -> Ends:
     for storage, spec in zip(storages, map(table.spec_of.__getitem__, tensors), strict=True):
         if (extent := extents[spec] or 0) > sizes[storage]:
             sizes[storage] = extent
-    weights = [storage for storage, external in zip(storages, table.external, strict=True) if external.kind in _WEIGHTS]
+    weights: set[int] = set()
+    states: set[int] = set()
+    for storage, external in zip(storages, table.external, strict=True):
+        if external.kind in _WEIGHTS:
+            (states if is_state(external) else weights).add(storage)
     kept, caches_out, caches_in = _given_and_made(trace)
     gradients = frozenset(map(table.storage_of.__getitem__, table.gradients.values()))
     return Ends(
@@ -54,9 +59,14 @@ def find_ends(trace: Trace) -> Ends:
         weights=frozenset(weights),
         kept=frozenset(kept) | gradients,
         gradients=gradients,
-        caches_in=frozenset(caches_in),
+        caches_in=frozenset(caches_in | states),
         caches_out=frozenset(caches_out),
     )
+
+
+def is_state(external: ExternalTensor) -> bool:
+    """Whether a module keeps a tensor as an attribute from one step to the next, as recurrences do."""
+    return external.kind == "constant" and external.name.endswith(_STATES)
 
 
 @cache
@@ -73,7 +83,7 @@ def _given_and_made(trace: Trace) -> tuple[set[int], set[int], set[int]]:
     storage_of = trace.tensors.storage_of
     given: list[bool] = []
     for argument in root.signature.arguments:
-        _mark_cached(argument.value, given, inside=argument.name in _CACHE_NAMES)
+        _mark_cached(argument.value, given, inside=argument.name in CACHE_NAMES)
     outputs = {storage_of[tensor] for tensor in root.outputs}
     caches_out = {storage_of[tensor] for tensor in cached_outputs(root)}
     caches_in = {storage_of[tensor] for tensor, cached in zip(root.inputs, given, strict=False) if cached}
@@ -96,8 +106,8 @@ def _mark_cached(value: Value, marks: list[bool], *, inside: bool) -> None:
             _mark_cached(item, marks, inside=inside)
     elif isinstance(value, Entries):
         for key, item in value.entries:
-            _mark_cached(item, marks, inside=inside or key in _CACHE_NAMES)
+            _mark_cached(item, marks, inside=inside or key in CACHE_NAMES)
     elif isinstance(value, Fields):
         inside = inside or "Cache" in value.class_name.rpartition(".")[2]
         for field, item in value.fields:
-            _mark_cached(item, marks, inside=inside or field in _CACHE_NAMES)
+            _mark_cached(item, marks, inside=inside or field in CACHE_NAMES)

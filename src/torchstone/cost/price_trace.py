@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from torchstone.cost import prices  # noqa: F401 - fills the registry
+from torchstone.cost.caches import cache_memory, in_blocks
 from torchstone.cost.fusion import PricedSignature, compulsory_traffic, fused_traffic
 from torchstone.cost.liveness import LiveMemory, live_memory
 from torchstone.cost.registry import NoPriceError, Price, find_price, reads_of, writes_of
@@ -29,9 +30,11 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
     priced = [result if isinstance(result, PricedSignature) else _NOTHING for _, result in results]
     costs = [_cost(one, result, conventions, calls[number]) for number, (one, result) in enumerate(results)]
     memory = _memory(trace, shorten(trace), priced)
-    peak = memory.live.peak
+    live = _live(trace, memory.live, conventions.block_size)
+    peak = live.peak
     if trace.eager_memory is not None:  # scratch memory of kernels is in neither
-        peak = msgspec.structs.replace(peak, eager_bytes=max(trace.eager_memory.peak_bytes, peak.total_bytes))
+        eager = trace.eager_memory.peak_bytes + peak.total_bytes - memory.live.peak.total_bytes
+        peak = msgspec.structs.replace(peak, eager_bytes=max(eager, peak.total_bytes))
     own = own_costs(trace, costs)
     parameters = _parameter_specs(trace)
     unpriced: Counter[str] = Counter()
@@ -50,7 +53,8 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
         signatures=tuple(costs),
         classes=class_costs(trace, own),
         depths=depth_costs(trace, own),
-        timeline_bytes=memory.live.timeline_bytes,
+        timeline_bytes=live.timeline_bytes,
+        cache=cache_memory(trace, conventions.block_size),
         notes=(*_causal_note(conventions, results), *_notes(trace, memory.unknown_sizes)),
     )
 
@@ -115,6 +119,14 @@ def _memory(trace: Trace, short: Short, priced: Sequence[PricedSignature]) -> _M
         ),
         unknown_sizes=storages.unknown,
     )
+
+
+def _live(trace: Trace, captured: LiveMemory, block: int | None) -> LiveMemory:
+    """What is live with the cache in blocks, which grow in place; every layer is written out for that."""
+    if block is None:
+        return captured
+    every = whole(trace)
+    return live_memory(every, in_blocks(trace, storages_of(every), block))
 
 
 class _Moved(Record, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, prod
 from typing import NamedTuple
 
+from torchstone.cost.caches import in_blocks
 from torchstone.cost.liveness import largest_sum
 from torchstone.cost.registry import numbers
 from torchstone.cost.storages import Storages, find_storages
@@ -125,7 +126,8 @@ def split_over(trace: Trace, table: CostTable, devices: int, prediction: Predict
     if len(trace.module_calls):
         _give_back(storages.kept - storages.gradients, state, storages.sizes, storages.categories)
     hardware = prediction.hardware if prediction else None
-    return _result(state, devices, _Held.on_one_device(trace, storages, state, devices), hardware)
+    stored = in_blocks(trace, storages, table.conventions.block_size)
+    return _result(state, devices, _Held.on_one_device(trace, stored, state, devices), hardware)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

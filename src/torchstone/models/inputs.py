@@ -7,6 +7,8 @@ from typing import Any
 from torchstone.errors import InputError, ModelInputsError
 
 PHASES = ("prefill", "decode")
+CACHES = ("dynamic", "static", "paged", "expanded")
+DEFAULT_BLOCK = 16  # tokens, as vLLM's default
 MEDIA = ("text", "image", "audio")  # real inputs, by the name of their option
 _SIZES = ("batch_size", "seq_len", "image_size")
 _PAIR = 2
@@ -21,6 +23,9 @@ class InputOptions:
     image_size: int | None = None
     phase: str | None = None  # "prefill" or "decode"
     cache_len: int | None = None  # tokens already in the cache when the phase is decode
+    cache: str | None = None  # of the decode phase: one of CACHES; None: dynamic, which grows with the tokens
+    cache_size: int | None = None  # tokens that a static cache is allocated for; None: those of this step
+    block_size: int | None = None  # tokens in a block of a paged cache
     dtype: str | None = None  # of weights and float inputs: "float32", "bfloat16", "float16", ...
     layers: int | None = None  # limit each layer stack to this many layers
     seed: int = 0
@@ -33,7 +38,7 @@ class InputOptions:
 
     def __post_init__(self) -> None:
         """Refuse values that no model accepts."""
-        for name in (*_SIZES, "cache_len"):
+        for name in (*_SIZES, "cache_len", "cache_size", "block_size"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 msg = f"--{name.replace('_', '-')} must be at least 1, not {value}"
@@ -44,7 +49,31 @@ class InputOptions:
         if self.cache_len is not None and self.phase != "decode":
             msg = "--cache-len applies only to the decode phase; add --phase decode or drop --cache-len"
             raise InputError(msg)
+        self._check_cache()
         self._check_sources()
+
+    @property
+    def paged_block(self) -> int | None:
+        """Tokens in a block of a paged cache; None for any other cache."""
+        return (self.block_size or DEFAULT_BLOCK) if self.cache == "paged" else None
+
+    @property
+    def needs_own_cache(self) -> bool:
+        """Whether the model runs on another cache than the one it makes by itself."""
+        return self.cache in ("static", "expanded")
+
+    def _check_cache(self) -> None:
+        if self.cache not in (None, *CACHES):
+            msg = f"unknown cache {self.cache!r}; use {', '.join(CACHES)}"
+            raise InputError(msg)
+        if self.needs_own_cache and self.phase != "decode":
+            msg = f"--cache {self.cache} applies only to the decode phase; add --phase decode or drop --cache"
+            raise InputError(msg)
+        for option, kind in (("cache_size", "static"), ("block_size", "paged")):
+            if getattr(self, option) is not None and self.cache != kind:
+                name = option.replace("_", "-")
+                msg = f"--{name} is the size of a {kind} cache; add --cache {kind} or drop --{name}"
+                raise InputError(msg)
 
     def _check_sources(self) -> None:
         for name in MEDIA:
@@ -64,7 +93,9 @@ class InputOptions:
 
     def given_input_options(self) -> list[str]:
         """The names of the options about inputs that the user set."""
-        return [name for name in (*_SIZES, "phase", "cache_len") if getattr(self, name) is not None]
+        return [
+            name for name in (*_SIZES, "phase", "cache_len", "cache", "cache_size") if getattr(self, name) is not None
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -193,6 +193,38 @@ class Causal(StrEnum):
     HALF = "half"  # half of it, as kernels that skip the masked half do
 
 
+class CachePartKind(StrEnum):
+    """What a layer keeps from one step to the next."""
+
+    FULL = "full attention"  # all tokens of the sequence, or all that a static cache has room for
+    WINDOW = "window"  # the last tokens: of a sliding window, or of a chunk
+    CROSS = "cross-attention"  # the tokens of the encoder
+    STATE = "state"  # of a size that does not depend on the tokens
+    OTHER = "other"  # which dimension counts tokens is not known
+
+
+class CachePart(Record, frozen=True, kw_only=True):
+    """The layers that keep the same number of tokens."""
+
+    kind: CachePartKind
+    layers: int
+    tokens: int | None  # None: a state, or not known
+    size_bytes: int
+
+
+class CacheMemory(Record, frozen=True, kw_only=True):
+    """What a model keeps from one step to the next, without counters of tokens."""
+
+    when: str  # before the step, or after the prompt
+    parts: tuple[CachePart, ...]  # largest first
+    block_size: int | None = None  # tokens in a block; None: as captured
+
+    @property
+    def size_bytes(self) -> int:
+        """All of it."""
+        return sum(part.size_bytes for part in self.parts)
+
+
 class Conventions(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The switches behind every number of a table."""
 
@@ -202,6 +234,7 @@ class Conventions(Record, frozen=True, kw_only=True, omit_defaults=False):
     phase: str = ""  # prefill, decode or ""
     logits: str = "as captured"  # all, last, or as the model does by itself
     cache_len: int | None = None
+    block_size: int | None = None  # tokens in a block of a paged cache; None: the cache is as captured
     dtypes: tuple[str, ...] = ()  # of the parameters
     formats: Formats = Formats()
     assumed: tuple[str, ...] = ()  # values that decide which ops run, such as the experts that a router chooses
@@ -390,6 +423,7 @@ class CostTable(Document, frozen=True, kw_only=True):
     optimiser: OptimiserCost | None = None
     notes: tuple[str, ...] = ()
     comparison: CostComparison | None = None  # where other counters were asked for
+    cache: CacheMemory | None = None  # None: the model neither gets nor gives a cache
 
     def check(self) -> None:
         """A prediction has a time for each module and signature, and the peak is at an op of the timeline."""

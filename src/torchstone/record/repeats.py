@@ -59,6 +59,7 @@ class Repeat(Record, frozen=True, kw_only=True):
     module_shift: int = 0  # from the modules of the stretch to those of the first copy
     module_step: int = 0  # and from copy to copy
     external: tuple[tuple[int, int, int], ...] = ()
+    site: int = -1  # the call site of all that is in the copies; -1: as in the stretch
 
     @property
     def length(self) -> Place:

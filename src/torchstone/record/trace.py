@@ -12,6 +12,7 @@ from torchstone.record.base import Document, Record, Schema
 from torchstone.record.module import Module, ModuleCallTable, Source
 from torchstone.record.op import OpCall, OpTable
 from torchstone.record.repeats import CallOrigins, Place, Repeat, Tables, Times, call_origins, expand, times_of
+from torchstone.record.source_lines import SourceLines
 from torchstone.record.tensor import Tensor, TensorTable
 from torchstone.record.trace_consistency import check_trace
 
@@ -65,6 +66,7 @@ class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True):
     recorded_calls: ModuleCallTable = field(name="module_calls", default=ModuleCallTable())
     recorded_ops: OpTable = field(name="ops", default=OpTable())
     repeats: tuple[Repeat, ...] = ()  # in order
+    lines: SourceLines | None = None  # None: a trace from before they were recorded, or of a file
     failure: Failure | None = None
     eager_memory: EagerMemory | None = None  # None: not observed
     assumed: tuple[

@@ -20,6 +20,8 @@ def check_trace(trace: "Trace") -> None:
     _check_repeats(trace)
     _check_modules(trace.modules, trace.size.tensor)
     _check_external(trace)
+    if trace.lines is not None:
+        trace.lines.check(len(trace.recorded_ops), len(trace.recorded_calls), trace.repeats)
     if not trace.repeats:
         _check_tables(trace.recorded, len(trace.modules))
         return

@@ -7,6 +7,7 @@ from math import log2
 from torchstone.record.base import Record
 from torchstone.record.cost import (
     Bound,
+    CacheMemory,
     Category,
     CostTable,
     DevicePlan,
@@ -22,12 +23,14 @@ from torchstone.record.trace import Trace
 from torchstone.record.unique import Fold, module_folds
 from torchstone.report.text import Paint, aligned, failure_text, paint_label, plain, tree_labels
 from torchstone.report.view.modules import ModuleRow, folded_rows, module_rows
+from torchstone.report.view.source_lines import Amounts, function_rows
 from torchstone.units import show_bytes, show_count, show_seconds
 
 # --- Tree, ops, totals, traffic, peak ---
 
 _PERCENT = 100
 _ALIVE_SHOWN = 8
+_CODE_SHOWN = 80  # characters
 
 
 class CostTextOptions(Record, frozen=True, kw_only=True):
@@ -37,7 +40,7 @@ class CostTextOptions(Record, frozen=True, kw_only=True):
     text: str = ""  # only modules whose path or class contains it
     fold: bool = True
     top: int = 10
-    by: str = "module"  # module, op, class or depth
+    by: str = "module"  # module, op, class, depth or line
 
 
 def cost_text(table: CostTable, trace: Trace, options: CostTextOptions, paint: Paint = plain) -> str:
@@ -61,6 +64,8 @@ def _main_text(table: CostTable, trace: Trace, options: CostTextOptions, paint: 
             return _groups_text("class", table.classes[: options.top], table, paint)
         case "depth":
             return _groups_text("depth", table.depths, table, paint)
+        case "line":
+            return lines_text(table, trace, options.top, paint)
         case _:
             return tree_text(table, trace, options, paint) + "\n\n" + ops_text(table, options.top, paint)
 
@@ -137,6 +142,33 @@ def _op_line(row: OpCost, table: CostTable) -> tuple[str, ...]:
     )
 
 
+def lines_text(table: CostTable, trace: Trace, top: int, paint: Paint = plain) -> str:
+    """The lines of the model's code that cost most, each with all that runs because of it."""
+    found: list[tuple[str, str, Amounts]] = []
+    for function in function_rows(trace, table.signatures):
+        for line in function.lines:
+            if line.amounts is not None:
+                place = f"{function.file.replace(chr(92), '/').rpartition('/')[2]}:{line.number}"
+                found.append((place, line.text.strip(), line.amounts))
+    if not found:
+        return "The lines of code are not known: this trace was made from a file or by an older version."
+    found.sort(key=lambda one: (-one[2].flops, -one[2].moved_bytes))
+    lines = [("line", unit_of(table), "share", "moved", "new tensors", "ops", "code")]
+    lines.extend(
+        (
+            place,
+            show_count(amounts.flops),
+            share(amounts.flops, table.totals.flops),
+            show_bytes(amounts.moved_bytes),
+            show_bytes(amounts.made_bytes),
+            f"{amounts.ops:,}",
+            code if len(code) <= _CODE_SHOWN else f"{code[:_CODE_SHOWN]}...",
+        )
+        for place, code, amounts in found[:top]
+    )
+    return aligned(lines, right=(1, 2, 3, 4, 5), paint=paint)
+
+
 def _groups_text(title: str, groups: Sequence[GroupCost], table: CostTable, paint: Paint) -> str:
     lines = [(title, "modules", f"self {unit_of(table)}", "share", "read", "written")]
     lines.extend(
@@ -173,11 +205,23 @@ def totals_text(table: CostTable, paint: Paint = plain) -> str:
         ("matmul", f"{totals.matmul_flops:,} ({share(totals.matmul_flops, totals.flops)})"),
         ("weights", f"{show_bytes(totals.parameter_bytes)} ({', '.join(rules.dtypes) or 'no parameters'})"),
         ("peak", f"{peak_range(table)}; at {table.peak.op or 'start'} in {table.peak.module or '(root)'}"),
+        *([("cache", cache_text(table.cache))] if table.cache else []),
         ("counted", f"{counted}; causal attention {rules.causal}; logits {rules.logits}{phase}"),
         ("ops", f"{totals.op_calls:,} calls, {totals.unpriced_calls:,} unpriced"),
     ]
     rows.extend(("note", note) for note in table.notes)
     return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
+
+
+def cache_text(cache: CacheMemory) -> str:
+    """What is kept from one step to the next, and by which layers."""
+    parts = []
+    for part in cache.parts:
+        layers = f"{part.layers} {'layer' if part.layers == 1 else 'layers'}"
+        tokens = "" if part.tokens is None else f" x {part.tokens:,} tokens"
+        parts.append(f"{show_bytes(part.size_bytes)} {part.kind} ({layers}{tokens})")
+    blocks = "" if cache.block_size is None else f", in blocks of {cache.block_size:,} tokens"
+    return f"{show_bytes(cache.size_bytes)} {cache.when}{blocks}: {', '.join(parts)}"
 
 
 def peak_range(table: CostTable) -> str:

@@ -108,7 +108,9 @@ _TONES = {
 
 def render_index(folder: Path) -> bytes:
     """The page that lists the reports of a folder."""
-    code = "\n".join(asset(name) for name in ("namespace.js", "format.js", "elements.js", "theme.js", "reports.js"))
+    code = "\n".join(
+        asset(name) for name in ("namespace.js", "format.js", "elements.js", "theme.js", "refresh.js", "reports.js")
+    )
     html = (
         templates()
         .get_template("index.html")

@@ -45,11 +45,11 @@ def templates() -> jinja2.Environment:
 
 
 def policy(*scripts: str) -> str:
-    """What the browser may do with a page: run exactly these scripts, fetch nothing."""
+    """What the browser may do with a page: run exactly these scripts, ask nobody but the server that it came from."""
     hashes = " ".join(f"'sha256-{_digest(text)}'" for text in scripts)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
-        "form-action 'none'; base-uri 'none'"
+        "connect-src 'self'; form-action 'none'; base-uri 'none'"
     )
 
 
@@ -104,7 +104,8 @@ def assemble(folder: ReportFolder, sections: Sequence[Section]) -> Report:
         wanted = sorted({name for section in sections for name in section.files})
         msg = f"{folder.path} contains no results to render; a report folder contains one of {', '.join(wanted)}"
         raise UnreadableFileError(msg)
-    views = tuple(section.build(folder) for section in present)
+    built = [section.build(folder) for section in present]
+    views = tuple(view for view in built if view is not None)
     every = [column for view in views for column in view.module_columns]
     columns = tuple(sorted(every, key=lambda column: column.shown is Shown.TEXT))  # long texts last
     traced = folder.has(TRACE_FILE)
@@ -135,9 +136,9 @@ PAGE_SCHEMA = "torchstone/page/1"
 
 # In this order, in one script: each adds its part to the `torchstone` object that the first one makes.
 SCRIPTS = (
-    "namespace.js", "format.js", "elements.js", "decode.js", "m4.js", "paths.js", "state.js", "theme.js", "search.js",
-    "rows.js", "tree.js", "treeview.js", "sorting.js", "table.js", "download.js", "figure.js", "chart.js", "details.js",
-    "drawing.js", "canvas.js", "listing.js", "app.js",
+    "namespace.js", "format.js", "elements.js", "decode.js", "m4.js", "paths.js", "state.js", "theme.js", "refresh.js",
+    "search.js", "rows.js", "tree.js", "treeview.js", "sorting.js", "table.js", "download.js", "figure.js", "chart.js",
+    "details.js", "drawing.js", "canvas.js", "listing.js", "app.js",
 )  # fmt: skip
 
 

@@ -20,8 +20,8 @@ from torchstone.report.section import TRACE_FILE, ReportFolder, Section, Section
 def _section(name: str, files: tuple[str, ...], module: str = "") -> Section:
     """A section whose module in report/sections is imported only when its files are there."""
 
-    def build(folder: ReportFolder) -> SectionView:
-        build_view: Callable[[ReportFolder], SectionView] = section_module(module or name).build
+    def build(folder: ReportFolder) -> SectionView | None:
+        build_view: Callable[[ReportFolder], SectionView | None] = section_module(module or name).build
         return build_view(folder)
 
     return Section(name=name, files=files, build=build)
@@ -39,6 +39,7 @@ SECTIONS: tuple[Section, ...] = (
     _section("diff", ("diff.json",)),
     _section("modules", (TRACE_FILE,)),
     _section("operators", (TRACE_FILE,)),
+    _section("source", (TRACE_FILE,)),
     _section("graph", (TRACE_FILE,)),
     _section("cost", (TRACE_FILE, "cost.json")),
     _section("cost_sweep", ("cost_sweep.json",)),

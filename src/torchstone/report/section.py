@@ -304,7 +304,7 @@ class Section(Record, frozen=True, kw_only=True):
 
     name: str  # its address in the page: #tab=name
     files: tuple[str, ...]  # shown when the folder holds all of them; `*` stands for any part of a name
-    build: Callable[[ReportFolder], SectionView]
+    build: Callable[[ReportFolder], SectionView | None]  # None: nothing to show
 
 
 # --- Rows of the module tree: one per module, and one for each run of repeated layers ---
@@ -364,11 +364,16 @@ def _rolled_up(values: list[Any], roll_up: RollUp) -> Any:
         case RollUp.SAME:
             return values[0] if all(value == values[0] for value in values) else unknown
         case RollUp.WORST:
-            return min(values, key=_badness)
+            return worst(values)
         case RollUp.SUM:
             return None if any(value is None for value in values) else sum(values)
         case RollUp.MAX:
             return None if any(value is None for value in values) else max(values)
+
+
+def worst(statuses: Sequence[str]) -> str:
+    """The status that matters most."""
+    return min(statuses, key=_badness)
 
 
 def _badness(status: str) -> int:

@@ -6,6 +6,7 @@ import re
 import secrets
 import socket
 import sys
+from hashlib import sha256
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
@@ -20,6 +21,7 @@ from torchstone.report.index_page import render_index
 
 TRIED_PORTS = 50
 _COOKIE = "torchstone_token"
+_LIVE = "torchstone_live"  # tells a page that it is served, so that it looks for changes
 _SHOWN_AS_TEXT = {".json": "application/json", ".html": "text/html; charset=utf-8", ".csv": "text/csv; charset=utf-8"}
 _PIECE_BYTES = 1 << 16
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)  # one range; several are answered with the whole file
@@ -113,16 +115,17 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
     default_request_version = "HTTP/1.0"  # of a request without one: with 0.9 the answer would have no headers
     timeout = 30
+    _tag = ""  # of the content of the answer; another one after every change
     _HEADERS: ClassVar = {
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
         "X-Frame-Options": "DENY",
         "Cross-Origin-Resource-Policy": "same-origin",
         "Cache-Control": "no-cache",
-        # a page is one file: what it shows and runs is inside it, and it talks to no one
+        # a page is one file: what it shows and runs is inside it, and all it asks for is whether that file has changed
         "Content-Security-Policy": (
             "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src 'self' data: blob:; "
-            "font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+            "connect-src 'self'; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         ),
     }
 
@@ -184,7 +187,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_file(self, path: Path) -> None:
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
+            about = os.fstat(file.fileno())
+            size, self._tag = about.st_size, f"{about.st_mtime_ns:x}-{about.st_ino:x}-{about.st_size:x}"
             wanted = _range_of(self.headers.get("Range", ""), size)
             if wanted is None:
                 self._start(HTTPStatus.OK, _type_of(path), size)
@@ -205,6 +209,7 @@ class _Handler(BaseHTTPRequestHandler):
             left -= len(piece)
 
     def _send(self, status: HTTPStatus, content_type: str, content: bytes) -> None:
+        self._tag = sha256(content).hexdigest()[:32] if status is HTTPStatus.OK else ""
         self._start(status, content_type, len(content))
         if self.command != "HEAD":
             self.wfile.write(content)
@@ -223,8 +228,12 @@ class _Handler(BaseHTTPRequestHandler):
         if between:
             self.send_header("Content-Range", between)
         self.send_header("Accept-Ranges", "bytes")
+        if self._tag:
+            self.send_header("ETag", f'"{self._tag}"')
         if self.server.token and status is HTTPStatus.OK:
             self.send_header("Set-Cookie", f"{_COOKIE}={self.server.token}; HttpOnly; SameSite=Strict; Path=/")
+        if self._tag:
+            self.send_header("Set-Cookie", f"{_LIVE}=1; SameSite=Strict; Path=/")
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(length))
         self.end_headers()

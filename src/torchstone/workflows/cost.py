@@ -196,6 +196,7 @@ def pricing_of(request: CostRequest) -> PricingOptions:
     conventions = msgspec.structs.replace(
         request.pricing.conventions,
         cache_len=request.model.options.cache_len,
+        block_size=request.model.options.paged_block,
         logits=request.logits or "as captured",
     )
     return replace(request.pricing, conventions=conventions)

@@ -50,8 +50,9 @@ def load_trace(
     """
     saved = saved_trace(request.model)
     if saved is not None:
-        if keywords:
-            msg = f"{saved} is a finished run, so {', '.join(keywords)} cannot be changed; give the model itself"
+        fixed = [*keywords, *([f"--cache {request.options.cache}"] if request.options.needs_own_cache else [])]
+        if fixed:
+            msg = f"{saved} is a finished run, so {', '.join(fixed)} cannot be changed; give the model itself"
             raise ModelInputsError(msg)
         return load_record(saved, Trace)
     if request.inputs is not None:  # Python code: what it reads is not known

@@ -68,7 +68,9 @@ ORDINARY = (
 )
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=pytest.mark.heavy) if one == "Recurrent" else one for one in CASES]
+)
 def test_a_module_is_right_at_ordinary_sizes(name: str) -> None:
     make, names = CASES[name]
     library = library_of(name)

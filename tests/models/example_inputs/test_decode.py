@@ -1,7 +1,11 @@
+from typing import Any
+
 import pytest
 import torch
 
 from torchstone.errors import ModelInputsError
+from torchstone.models.example_inputs.context import InputBuilder, InputContext
+from torchstone.models.example_inputs.decode import _prefill_arguments
 from torchstone.models.inputs import InputOptions
 from torchstone.models.load_model import load
 
@@ -19,6 +23,40 @@ def test_a_decode_step_runs_on_its_cache(name: str) -> None:
     assert output.logits.shape[:2] == (2, 1)
     assert inputs.phase == "decode"
     assert any("filled with 11 tokens" in note for note in inputs.notes)
+
+
+ENCODER_DECODERS = ["bart", "m2m_100", "led", "bigbird_pegasus", "t5gemma", "musicgen", "florence2"]
+
+
+@pytest.mark.parametrize("name", [*ENCODER_DECODERS, "moshi", "minimax", "recurrent_gemma"])
+def test_a_cache_made_without_values_looks_like_one_made_with_values(name: str) -> None:
+    """Masks and checks that read values back do not change what a model keeps."""
+    real, bare = (load(f"tiny:{name}", device=device, options=DECODE).inputs for device in ("cpu", "meta"))
+    first, second = (one.kwargs["past_key_values"] for one in (real, bare))
+    assert _shapes(first) == _shapes(second)
+    assert any(11 in shape for shape in _shapes(first))
+
+
+def _shapes(holder: object) -> list[torch.Size]:
+    if isinstance(holder, torch.Tensor):
+        return [holder.shape]
+    parts = holder if isinstance(holder, list | tuple) else vars(holder).values() if hasattr(holder, "__dict__") else ()
+    return [shape for part in parts if not isinstance(part, type) for shape in _shapes(part)]
+
+
+@pytest.mark.parametrize("name", ["bart", "recurrent_gemma", "musicgen"])
+def test_a_step_of_any_decoder_gives_what_the_whole_sequence_gives(name: str) -> None:
+    model, inputs = load(f"tiny:{name}", device="cpu", options=DECODE)
+    ids = "decoder_input_ids" if "decoder_input_ids" in inputs.kwargs else "input_ids"
+    with torch.no_grad():
+        actual = model(**inputs.kwargs).logits[:, -1]
+    again, prefill = load(f"tiny:{name}", device="cpu", options=InputOptions(batch_size=2))
+    context = InputContext(model=again, config=again.config, options=DECODE, builder=InputBuilder(0))
+    arguments: dict[str, Any] = {**_prefill_arguments(prefill, context, ids, 11), "use_cache": False}
+    arguments[ids] = torch.cat([arguments[ids], inputs.kwargs[ids]], dim=1)
+    with torch.no_grad():
+        expected = again(**arguments).logits[:, -1]
+    torch.testing.assert_close(actual, expected)
 
 
 def test_a_step_after_a_cache_gives_what_the_whole_sequence_gives() -> None:

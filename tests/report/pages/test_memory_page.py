@@ -66,6 +66,7 @@ def test_a_failure_is_seen_at_once(browser: Browser, tmp_path: Path) -> None:
         expect(page.get_by_text("needed 3.91 MiB")).to_be_visible()
 
 
+@pytest.mark.heavy
 def test_a_hundred_thousand_ops_fit_in_a_page_and_keep_the_peak_at_any_zoom(browser: Browser, long: Path) -> None:
     assert long.stat().st_size < 4_000_000
     with opened(browser, long) as page:

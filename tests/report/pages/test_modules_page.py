@@ -70,6 +70,7 @@ def test_an_address_leads_to_its_module_and_back_works(browser: Browser, tmp_pat
         expect(details).to_contain_text("model.layers.3.mlp.gate")
 
 
+@pytest.mark.heavy
 def test_a_tree_of_fifty_thousand_modules_stays_small(browser: Browser, tmp_path: Path) -> None:
     path = page_of(wide_tree(50_000, 1000, distinct=True), tmp_path)
     with opened(browser, path, "#tab=modules") as page:

@@ -2,11 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import DynamicCache
+from transformers.modeling_outputs import BaseModelOutput
 
-from torchstone.errors import ModelInputsError
+from torchstone.errors import InputError, ModelInputsError
+from torchstone.models.example_inputs.cache_kinds import empty_cache, expand_latents, is_filled
 from torchstone.models.example_inputs.context import DEFAULT_SEQ_LEN, InputBuilder, InputContext
 from torchstone.models.example_inputs.text import vocabulary
 from torchstone.models.inputs import Inputs
@@ -17,6 +23,8 @@ _CACHES = ("past_key_values", "cache_params", "state")
 _DECODER_IDS = "decoder_input_ids"
 _IDS = "input_ids"
 _NEW_TOKENS = 1
+_UNUSUAL = "torchstone_unusual"
+_READ_BACK = "aten::_local_scalar_dense"
 _FEW_TOKENS = 32  # more than any convolution of a recurrent layer looks back
 
 
@@ -29,9 +37,17 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
         raise ModelInputsError(msg)
     cached = context.options.cache_len or DEFAULT_SEQ_LEN
     filled = _enough_tokens(prefill, context, blueprint, (ids_name, cache_name, cached))
-    output = _run_prefill(_prefill_arguments(prefill, context, ids_name, filled), context, blueprint)
+    arguments = _prefill_arguments(prefill, context, ids_name, filled)
+    chosen = _chosen_cache(context, cache_name, cached)
+    if chosen is not None:
+        arguments[cache_name] = chosen
+    output = _run_prefill(arguments, context, blueprint)
     cache = getattr(output, cache_name, None)
-    if cache is None:
+    cache = chosen if cache is None else cache
+    if cache is None and cache_name == _CACHES[0]:  # some keep it for themselves, but fill one that they are given
+        arguments[cache_name] = cache = DynamicCache(config=context.config.get_text_config(decoder=True))
+        _run_prefill(arguments, context, blueprint)
+    if cache is None or not is_filled(cache):
         name = type(context.model).__name__
         msg = f"{name} returned no cache after the prefill, so it has no decode phase; drop --phase"
         raise ModelInputsError(msg)
@@ -39,13 +55,37 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
     builder = InputBuilder(context.options.seed)
     _add_step(builder, prefill, context, ids_name, cached)
     same = "" if filled == cached else f" (filled with {filled}: its states have the same size after any number)"
-    builder.add_value(cache_name, cache, f"{type(cache).__name__} filled with {cached} tokens{same}")
+    room = f", with room for {_room(context, cached)}" if context.options.cache == "static" else ""
+    builder.add_value(cache_name, cache, f"{type(cache).__name__} filled with {cached} tokens{same}{room}")
     encoded = getattr(output, "encoder_last_hidden_state", None)
     if encoded is not None and "encoder_outputs" in context.parameters:
-        builder.add_value("encoder_outputs", (encoded.to(_dtype_of(context.model)),), "reused from the prefill")
+        given = BaseModelOutput(last_hidden_state=encoded.to(_dtype_of(context.model)))
+        builder.add_value("encoder_outputs", given, "reused from the prefill")
     if "use_cache" in context.parameters:
         builder.kwargs["use_cache"] = True
     return replace(prefill, kwargs=builder.kwargs, notes=(*blueprint.notes, *builder.notes), phase=DECODE)
+
+
+def _chosen_cache(context: InputContext, cache_name: str, cached: int) -> object:
+    """The empty cache that was asked for; None: the model makes its own."""
+    kind = context.options.cache
+    if kind is None or not context.options.needs_own_cache:
+        return None
+    name = type(context.model).__name__
+    if cache_name != _CACHES[0]:
+        msg = f"{name} keeps states in {cache_name}, which are no keys and values; drop --cache {kind}"
+        raise ModelInputsError(msg)
+    room = _room(context, cached)
+    if room < cached + _NEW_TOKENS:
+        msg = (
+            f"--cache-size {room} has no room for {cached} tokens and the new one; give {cached + _NEW_TOKENS} or more"
+        )
+        raise InputError(msg)
+    return empty_cache(kind, context.config.get_text_config(decoder=True), name, room)
+
+
+def _room(context: InputContext, cached: int) -> int:
+    return context.options.cache_size or cached + _NEW_TOKENS
 
 
 def _enough_tokens(prefill: Inputs, context: InputContext, blueprint: Blueprint, asked: tuple[str, str, int]) -> int:
@@ -74,7 +114,8 @@ def _looks(holder: object) -> list[tuple[torch.Size, torch.dtype]]:
 
 def _prefill_arguments(prefill: Inputs, context: InputContext, ids_name: str, cached: int) -> dict[str, object]:
     """Token ids of the cache's length; no mask, because models read its values and meta tensors have none."""
-    shape = (context.batch, cached, *prefill.kwargs[ids_name].shape[2:])
+    own = prefill.kwargs[ids_name].shape  # a codebook may have rows of its own
+    shape = (own[0], cached, *own[2:])
     ids = InputBuilder(context.options.seed).tokens(
         ids_name, shape, below=vocabulary(context), avoid=context.special_tokens()
     )
@@ -94,19 +135,55 @@ def _run_prefill(arguments: Mapping[str, object], context: InputContext, bluepri
     On cpu the model itself runs. On meta a copy in bfloat16 runs, because every meta kernel accepts that dtype.
     """
     device = next(context.model.parameters()).device
-    runner = _bfloat16_copy(blueprint) if device.type == "meta" else context.model
+    runner = _bfloat16_copy(blueprint, context) if device.type == "meta" else context.model
+    given = {name: _moved(value, device, _dtype_of(runner)) for name, value in arguments.items()}
     try:
-        with quiet_and_offline(), torch.no_grad():
-            return runner(**{name: _moved(value, device, _dtype_of(runner)) for name, value in arguments.items()})
+        with quiet_and_offline(), torch.no_grad(), _ChecksPass():
+            output = runner(**given)
     except Exception as error:  # whatever the model raises, there is no cache to continue with
-        reason = " ".join(str(error).split())
+        reason = " ".join(str(error).split()).partition(". ")[0]
         name = type(context.model).__name__
         msg = f"the cache for the decode phase cannot be generated, since {name} failed on the prefill: {reason}"
         raise ModelInputsError(msg) from error
+    if runner is not context.model:
+        _copy_states(runner, context.model)
+    return output
 
 
-def _bfloat16_copy(blueprint: Blueprint) -> nn.Module:
-    return build(blueprint, device="meta", seed=0).to(torch.bfloat16)
+class _ChecksPass(TorchDispatchMode):
+    """Answers what a model asks about values that meta tensors do not have: all of them are as they should be.
+
+    Such questions decide whether a mask is needed or an error is raised. The form of a cache does not depend on them.
+    """
+
+    def __torch_dispatch__(
+        self, func: OpOverload, types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> object:
+        """Run an op; read a value back without one."""
+        if func.name() == _READ_BACK and args[0].is_meta:
+            return False if hasattr(args[0], _UNUSUAL) else torch.ones((), dtype=args[0].dtype).item()
+        if func is torch.ops.aten.nonzero.default and args[0].is_meta:  # every expert is given every token
+            return args[0].new_empty((args[0].numel(), args[0].dim()), dtype=torch.int64)
+        result = func(*args, **(kwargs or {}))
+        if func.overloadpacket is torch.ops.aten.any:  # it asks for something unusual
+            setattr(result, _UNUSUAL, True)
+        return result
+
+
+def _copy_states(runner: nn.Module, model: nn.Module) -> None:
+    """Hand over what modules keep as attributes from the prefill on, such as the states of a recurrence."""
+    for name, source in runner.named_modules():
+        own = vars(model.get_submodule(name))
+        for attribute, value in vars(source).items():
+            if isinstance(value, torch.Tensor) and attribute in own and own[attribute] is None:
+                own[attribute] = _recast_value(value, _dtype_of(model))
+
+
+def _bfloat16_copy(blueprint: Blueprint, context: InputContext) -> nn.Module:
+    copy = build(blueprint, device="meta", seed=0).to(torch.bfloat16)
+    if context.options.cache == "expanded":
+        expand_latents(copy)
+    return copy
 
 
 def _moved(value: object, device: torch.device, dtype: torch.dtype) -> object:
@@ -125,6 +202,8 @@ def _recast(holder: object, dtype: torch.dtype) -> None:
         holder[:] = [_recast_value(value, dtype) for value in holder]
         return
     attributes = holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})
+    if isinstance(holder, type):
+        return
     for name, value in list(attributes.items()):
         attributes[name] = _recast_value(value, dtype)
 
@@ -146,7 +225,8 @@ def _alone(tensor: torch.Tensor) -> torch.Tensor:
 
 def _add_step(builder: InputBuilder, prefill: Inputs, context: InputContext, ids_name: str, cached: int) -> None:
     """One token, a mask over the cache and it, and its position."""
-    shape = (context.batch, _NEW_TOKENS, *prefill.kwargs[ids_name].shape[2:])
+    own = prefill.kwargs[ids_name].shape
+    shape = (own[0], _NEW_TOKENS, *own[2:])
     builder.tokens(ids_name, shape, below=vocabulary(context), avoid=context.special_tokens())
     if ids_name == _DECODER_IDS:
         if "attention_mask" in prefill.kwargs:  # over the encoder's tokens

@@ -236,6 +236,7 @@ def _features(context: InputContext) -> int | None:
 
 def _count(answer: object) -> int | None:
     features = getattr(answer, "pooler_output", answer)
+    features = getattr(answer, "last_hidden_state", None) if features is None else features
     pieces = list(features) if isinstance(features, list | tuple) else [features]
     tensors = [piece for piece in pieces if isinstance(piece, torch.Tensor)]
     if not pieces or len(tensors) < len(pieces):

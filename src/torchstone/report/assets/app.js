@@ -131,6 +131,7 @@ const torchstoneApp = (() => {
 
   function start() {
     torchstone.theme.start();
+    torchstone.refresh.start();
     const help = /** @type {HTMLDialogElement} */ (byId("help"));
     byId("tools").append(button("Help and keys", "unknown", () => help.showModal()), themeButton());
     byId("help-close").addEventListener("click", () => help.close());

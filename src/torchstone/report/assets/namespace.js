@@ -155,6 +155,7 @@
  * @property {typeof torchstoneState} state
  * @property {typeof torchstoneTable} table
  * @property {typeof torchstoneTheme} theme
+ * @property {typeof torchstoneRefresh} refresh
  * @property {typeof torchstoneTree} tree
  * @property {typeof torchstoneTreeview} treeview
  */

@@ -2,6 +2,7 @@
 
 (() => {
   torchstone.theme.start();
+  torchstone.refresh.start();
   const { button } = torchstone.elements;
   document.getElementById("tools")?.append(button("Switch between light and dark", "moon", torchstone.theme.toggle));
   const box = /** @type {HTMLInputElement | null} */ (document.getElementById("find"));

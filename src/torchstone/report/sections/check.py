@@ -50,7 +50,7 @@ Word = Callable[[CheckedModule], str]
 def build(folder: ReportFolder) -> SectionView:
     """The view of a check."""
     result = codec.load(folder.path / FILE, CheckResult)
-    if {path for module in result.modules for path in module.occurrences} != {one.path for one in folder.trace.modules}:
+    if not _is_of(result, folder.trace):
         words = f"{FILE} is of another model than the capture in this folder; run `torchstone check` again"
         return SectionView(name=NAME, title="Check", document={}, notes=(words,))
     drift = result.drift
@@ -293,8 +293,17 @@ def _tree_columns(of_module: Sequence[CheckedModule]) -> list[ModuleColumn]:
 
 def _status_column(result: CheckResult, trace: Trace) -> ModuleColumn:
     """The status in the tree of all modules."""
-    values = [str(module.status) for module in _by_number(result, trace)]
+    values = module_statuses(result, trace)
     return ModuleColumn(name="check", title="Check", values=values, shown=Shown.STATUS, roll_up=RollUp.WORST)
+
+
+def module_statuses(result: CheckResult, trace: Trace) -> list[str]:
+    """The status of each module of the trace, each occurrence with its own; empty for a check of another model."""
+    return [str(module.status) for module in _by_number(result, trace)] if _is_of(result, trace) else []
+
+
+def _is_of(result: CheckResult, trace: Trace) -> bool:
+    return {path for one in result.modules for path in one.occurrences} == {one.path for one in trace.modules}
 
 
 def _by_number(result: CheckResult, trace: Trace) -> list[CheckedModule]:

@@ -38,7 +38,7 @@ def build(folder: ReportFolder) -> SectionView:
     """The view of the costs."""
     table = codec.load(folder.path / FILE, CostTable)
     trace = with_formats(folder.trace, table.conventions.formats)  # its signatures are those that were priced
-    if not _is_of(table, trace):
+    if not is_of(table, trace):
         words = f"{FILE} was computed from a different capture than the one in this folder; run `torchstone cost` again"
         return SectionView(name=NAME, title="Cost", document={}, notes=(words,))
     return SectionView(
@@ -55,7 +55,7 @@ def build(folder: ReportFolder) -> SectionView:
     )
 
 
-def _is_of(table: CostTable, trace: Trace) -> bool:
+def is_of(table: CostTable, trace: Trace) -> bool:
     """Whether the costs are those of the capture that the folder holds now."""
     same_modules = [cost.path for cost in table.modules] == [module.path for module in trace.modules]
     return same_modules and len(table.signatures) == len(trace.recorded_ops.signatures)

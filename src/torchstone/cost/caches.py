@@ -1,0 +1,205 @@
+"""The caches of a trace, layer by layer: what each holds between two steps, and what that takes in blocks of tokens.
+
+A cache is described by the objects that the root was given and gave back. Which dimension counts tokens is known for
+the cache layers of transformers alone; tensors of any other structure count as they are and are called so.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from torchstone.cost.boundary_tensors import CACHE_NAMES, is_state
+from torchstone.cost.storages import Storages
+from torchstone.record.cost import CacheMemory, CachePart, CachePartKind
+from torchstone.record.tensor import TensorSpec
+from torchstone.record.trace import Trace
+from torchstone.record.value import Entries, Fields, Items, Value
+
+_HOLD_TOKENS = frozenset(("keys", "values", "indexer_keys"))  # [..., tokens, width]
+_COUNTERS = ("int", "uint", "bool")  # element types of lengths and positions, which are no part of what is kept
+_CROSS = "cross_attention_cache"
+_TOKEN_RANK = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layer:
+    """The object that holds the tensors of one layer."""
+
+    path: str
+    has_window: bool = False
+    seen: int | None = None  # tokens of the sequence so far; None: as many as it holds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Spot:
+    """A tensor in the description of a cache."""
+
+    path: str
+    name: str  # of the field
+    spec: TensorSpec
+    layer: _Layer | None  # None: in no layer of transformers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """One tensor of a cache."""
+
+    path: str  # where it lies in the cache: the same before and after a step
+    tensor: int
+    spec: TensorSpec
+    layer: _Layer
+    kind: CachePartKind
+
+    @property
+    def tokens(self) -> int | None:
+        """The tokens that it has room for; None for a state."""
+        holds = self.kind not in (CachePartKind.STATE, CachePartKind.OTHER)
+        return int(self.spec.shape[-2]) if holds else None
+
+    def size_bytes(self, block: int | None) -> int:
+        """Its own bytes; in blocks of tokens, those of all blocks that hold one of its tokens."""
+        tokens = self.tokens
+        if block is None or tokens is None:
+            return self.spec.size_bytes or 0
+        *outer, _, width = self.spec.shape
+        shape = (*outer, _blocks(tokens, self.layer.seen or tokens, block) * block, width)
+        return msgspec.structs.replace(self.spec, shape=shape, stride=None, storage_offset=0).size_bytes or 0
+
+
+def _blocks(tokens: int, seen: int, block: int) -> int:
+    """How many blocks have one of the last tokens of a sequence: a window may begin in the middle of a block."""
+    return -(-seen // block) - (seen - tokens) // block
+
+
+def cache_memory(trace: Trace, block: int | None = None) -> CacheMemory | None:
+    """What the model keeps before the step, or after a prompt; None where it neither gets nor gives a cache."""
+    before, after = _before(trace), _after(trace)
+    kept = before or after
+    if not kept:
+        return None
+    sizes: defaultdict[tuple[CachePartKind, int | None], int] = defaultdict(int)
+    layers: defaultdict[tuple[CachePartKind, int | None], set[str]] = defaultdict(set)
+    for one in kept:
+        sizes[one.kind, one.tokens] += one.size_bytes(block)
+        layers[one.kind, one.tokens].add(one.layer.path)
+    parts = [
+        CachePart(kind=kind, tokens=tokens, layers=len(layers[kind, tokens]), size_bytes=size)
+        for (kind, tokens), size in sizes.items()
+    ]
+    return CacheMemory(
+        when="before the step" if before else "after the prompt",
+        parts=tuple(sorted(parts, key=lambda part: (-part.size_bytes, part.kind, part.tokens or 0))),
+        block_size=block,
+    )
+
+
+def in_blocks(trace: Trace, storages: Storages, block: int | None) -> Storages:
+    """The memory of a trace whose cache lies in blocks of tokens and grows in place; the same where it does not."""
+    if block is None:
+        return storages
+    storage_of = trace.tensors.storage_of
+    sizes = list(storages.sizes)
+    before = {one.path: one for one in _before(trace)}
+    for one in before.values():
+        sizes[storage_of[one.tensor]] = one.size_bytes(block)
+    for one in _after(trace):
+        known = before.get(one.path)
+        if known is None:
+            sizes[storage_of[one.tensor]] = one.size_bytes(block)
+        elif storage_of[one.tensor] != storage_of[known.tensor]:  # a new block at most: the rest is there
+            sizes[storage_of[one.tensor]] = max(one.size_bytes(block) - known.size_bytes(block), 0)
+    return replace(storages, sizes=sizes, cache_inputs=frozenset())
+
+
+def _before(trace: Trace) -> list[_Kept]:
+    if not len(trace.module_calls):
+        return []
+    root = trace.module_calls[0]
+    found = (
+        one
+        for argument in root.signature.arguments
+        for one in _walk(argument.value, argument.name, inside=argument.name in CACHE_NAMES)
+    )
+    return _numbered(trace, found, root.inputs) + _attributes(trace)
+
+
+def _attributes(trace: Trace) -> list[_Kept]:
+    """States that modules keep as attributes."""
+    table = trace.tensors
+    return [
+        _Kept(
+            path=one.name,
+            tensor=one.tensor,
+            spec=table[one.tensor].spec,
+            layer=_Layer(path=one.name.rpartition(".")[0]),
+            kind=CachePartKind.STATE,
+        )
+        for one in table.external
+        if is_state(one)
+    ]
+
+
+def _after(trace: Trace) -> list[_Kept]:
+    if not len(trace.module_calls):
+        return []
+    root = trace.module_calls[0]
+    return _numbered(trace, _walk(root.signature.output, "", inside=False), root.outputs)
+
+
+def _numbered(trace: Trace, spots: Iterator[_Spot | None], tensors: Sequence[int]) -> list[_Kept]:
+    """The tensors with their numbers, each piece of memory once: layers may share what they keep."""
+    table = trace.tensors
+    kept: dict[tuple[int, int], _Kept] = {}  # by storage and where in it
+    for spot, tensor in zip(spots, tensors, strict=False):
+        if spot is None or spot.spec.dtype.startswith(_COUNTERS):
+            continue
+        layer = spot.layer or _Layer(path=spot.path)
+        kind = _kind(spot)
+        spec = table[tensor].spec  # not that of the call, which has the element type of the capture
+        one = _Kept(path=spot.path, tensor=tensor, spec=spec, layer=layer, kind=kind)
+        kept.setdefault((table.storage_of[tensor], spec.storage_offset), one)
+    return list(kept.values())
+
+
+def _kind(spot: _Spot) -> CachePartKind:
+    if spot.layer is None:
+        return CachePartKind.OTHER
+    if spot.name not in _HOLD_TOKENS or len(spot.spec.shape) < _TOKEN_RANK:
+        return CachePartKind.STATE
+    if _CROSS in spot.path:
+        return CachePartKind.CROSS
+    return CachePartKind.WINDOW if spot.layer.has_window else CachePartKind.FULL
+
+
+def _walk(
+    value: Value, path: str, *, inside: bool, name: str = "", layer: _Layer | None = None
+) -> Iterator[_Spot | None]:
+    """Each tensor in a value, in order, with its place; None where it is no part of a cache."""
+    if isinstance(value, TensorSpec):
+        yield _Spot(path=path, name=name, spec=value, layer=layer) if inside else None
+    elif isinstance(value, Items):
+        for number, item in enumerate(value.items):
+            yield from _walk(item, f"{path}[{number}]", inside=inside, name=name, layer=layer)
+    elif isinstance(value, Entries):
+        for key, item in value.entries:
+            below = inside or key in CACHE_NAMES
+            yield from _walk(item, f"{path}[{key}]" if inside else str(key), inside=below, name=name, layer=layer)
+    elif isinstance(value, Fields):
+        kind = value.class_name.rpartition(".")[2]
+        inside = inside or "Cache" in kind
+        layer = _layer(value, path) if inside and kind.endswith("Layer") else layer
+        for field, item in value.fields:
+            below = inside or field in CACHE_NAMES
+            yield from _walk(item, f"{path}.{field}" if inside else field, inside=below, name=field, layer=layer)
+
+
+def _layer(value: Fields, path: str) -> _Layer:
+    known = dict(value.fields)
+    seen = known.get("cumulative_length")
+    return _Layer(
+        path=path,
+        has_window="SlidingWindow" in value.class_name,
+        seen=seen if type(seen) is int else None,
+    )

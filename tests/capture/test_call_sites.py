@@ -1,0 +1,126 @@
+"""Lines of code, against what `inspect` says of the code, and against a run in which nothing is taken over."""
+
+import inspect
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from torch import Tensor, nn
+
+from torchstone.capture.capture_model import capture
+from torchstone.models.load_model import load
+from torchstone.record.source_lines import SourceLines
+from torchstone.record.trace import Trace
+
+
+def doubled(x: Tensor) -> Tensor:
+    return x + x  # in a helper
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.second = nn.Linear(8, 8)
+        self.blocks = nn.ModuleList(nn.Linear(8, 8) for _ in range(5))
+
+    def forward(self, x: Tensor, depth: int = 2) -> Tensor:
+        x = self.first(x)  # first line
+        x = self.second(x)  # second line
+        for block in self.blocks:
+            x = block(x).relu()  # in a loop
+        x = doubled(x)  # calls the helper
+        x = torch.stack([part.exp() for part in x]).sum(0, keepdim=True)  # in a comprehension
+        return self.forward(x, depth - 1) if depth else x  # calls itself
+
+
+def line_of(mark: str) -> int:
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    (found,) = [number for number, line in enumerate(lines, 1) if line.endswith(f"# {mark}")]
+    return found
+
+
+def lines_of(trace: Trace) -> SourceLines:
+    assert trace.lines is not None
+    return trace.lines
+
+
+def ops_by_line(trace: Trace) -> Counter[tuple[str, int, str]]:
+    lines = lines_of(trace)
+    found: Counter[tuple[str, int, str]] = Counter()
+    for site, op in zip(lines.sites_of_ops(trace.repeats), trace.ops, strict=True):
+        found.update((lines.files[file], line, op.op) for file, line in lines.lines_of(site))
+    return found
+
+
+def test_an_op_belongs_to_the_line_that_called_it_and_to_all_that_led_there() -> None:
+    found = ops_by_line(capture(Net(), torch.zeros(3, 8)))
+
+    def count(mark: str, op: str) -> int:
+        return found[__file__, line_of(mark), op]
+
+    assert count("first line", "aten.addmm.default") == count("second line", "aten.addmm.default") == 3
+    assert count("in a loop", "aten.addmm.default") == count("in a loop", "aten.relu.default") == 15
+    assert count("in a helper", "aten.add.Tensor") == count("calls the helper", "aten.add.Tensor") == 3
+    assert count("in a comprehension", "aten.exp.default") == 3 + 1 + 1
+    assert count("calls itself", "aten.relu.default") == 10  # of two inner calls, once each
+
+
+def test_the_text_of_a_function_is_its_code() -> None:
+    lines = lines_of(capture(Net(), torch.zeros(3, 8)))
+    texts = {one.name: (one.first_line, one.text) for one in lines.functions}
+
+    for function in (doubled, Net.forward):
+        text, first = inspect.getsourcelines(function)
+        assert texts[function.__qualname__] == (first, "".join(text))
+
+
+@pytest.mark.parametrize("model", ["tiny:llama", "tiny:t5", "tiny:swin"])
+def test_what_is_taken_over_from_an_equal_call_keeps_its_own_line(model: str) -> None:
+    loaded = load(model)
+
+    reused = capture(loaded.model, loaded.inputs)
+    assert reused.provenance.reused_ops
+    assert ops_by_line(reused) == ops_by_line(capture(loaded.model, loaded.inputs, reuse=False))
+
+
+def test_equal_modules_on_two_lines_are_not_mixed_up_between_repeats() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left = nn.ModuleList(nn.Linear(4, 4) for _ in range(6))
+            self.right = nn.ModuleList(nn.Linear(4, 4) for _ in range(6))
+
+        def forward(self, x: Tensor) -> Tensor:
+            for left, right in zip(self.left, self.right, strict=True):
+                x = left(x)  # left one
+                x = right(x) + x  # right one
+            return x
+
+    trace = capture(Twice(), torch.zeros(2, 4))
+    found = ops_by_line(trace)
+
+    assert trace.provenance.reused_ops
+    assert found[__file__, line_of("left one"), "aten.addmm.default"] == 6
+    assert found[__file__, line_of("right one"), "aten.addmm.default"] == 6
+    lines = lines_of(trace)
+    by_line = Counter(lines.line_of[site] for site in lines.sites_of_module_calls(trace.repeats) if site >= 0)
+    assert by_line == {line_of("left one"): 6, line_of("right one"): 6}
+
+
+def test_a_backward_pass_has_no_lines_of_the_model() -> None:
+    trace = capture(nn.Sequential(nn.Linear(4, 4)), torch.zeros(2, 4), backward=True)
+
+    assert set(lines_of(trace).ops) == {-1}
+
+
+@pytest.mark.parametrize(
+    "change", [{"ops": (0,)}, {"file_of": (9, 9)}, {"parent_of": (1, 1)}, {"module_calls": (7, 7, 7)}, {"line_of": ()}]
+)
+def test_numbers_out_of_range_are_refused(change: dict[str, tuple[int, ...]]) -> None:
+    trace = capture(Net(), torch.zeros(3, 8))
+
+    with pytest.raises(ValueError, match=r"."):
+        msgspec.structs.replace(trace, lines=msgspec.structs.replace(lines_of(trace), **change)).check()

@@ -1,0 +1,216 @@
+"""What is kept between two steps: closed forms from the configuration, for each way in which a cache is stored."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from torchstone.errors import InputError, ModelInputsError
+from torchstone.models.inputs import InputOptions
+from torchstone.models.load_model import load
+from torchstone.record.cost import CachePartKind, CostTable
+from torchstone.report.cost_text import cache_text
+from torchstone.workflows.cost import CostRequest, PricingOptions, cost_model, write_costs
+from torchstone.workflows.model_source import ModelRequest
+
+BATCH = 3
+
+
+def cost(model: str, *, devices: int | None = None, **options: Any) -> CostTable:
+    asked = InputOptions(phase="decode", batch_size=BATCH, **options)
+    request = ModelRequest(model=model, options=asked)
+    return cost_model(CostRequest(model=request, pricing=PricingOptions(devices=devices))).table
+
+
+def kept(table: CostTable) -> int:
+    assert table.cache is not None
+    return table.cache.size_bytes
+
+
+def config_of(model: str) -> Any:
+    return load(model).model.config
+
+
+def llama_row() -> int:
+    """Bytes that all layers of the tiny model keep of one token of one sequence."""
+    config = config_of("tiny:llama")
+    head = config.hidden_size // config.num_attention_heads
+    return int(config.num_hidden_layers * 2 * config.num_key_value_heads * head * 4)
+
+
+@pytest.mark.parametrize(("filled", "room"), [(1, 2), (20, 64), (20, 21)])
+def test_a_static_cache_takes_its_whole_room_whatever_is_filled(filled: int, room: int) -> None:
+    table = cost("tiny:llama", cache="static", cache_len=filled, cache_size=room)
+
+    assert kept(table) == BATCH * room * llama_row()
+    counters = 2 * 8  # of each layer, beside it
+    assert table.peak.kv_cache_bytes == kept(table) + counters  # it is written in place: no second copy
+    assert table.cache is not None
+    assert f"2 layers x {room} tokens" in cache_text(table.cache)
+
+
+def test_a_static_cache_has_room_for_the_new_token_by_default() -> None:
+    assert kept(cost("tiny:llama", cache="static", cache_len=20)) == BATCH * 21 * llama_row()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "block", "held"),
+    [
+        (1, 16, 16),
+        (15, 16, 16),
+        (16, 16, 16),
+        (17, 16, 32),
+        (33, 1, 33),
+        (33, 32, 64),
+        (33, 1000, 1000),
+        (20, None, 32),
+    ],
+)
+def test_a_paged_cache_takes_whole_blocks(tokens: int, block: int | None, held: int) -> None:
+    table = cost("tiny:llama", cache="paged", cache_len=tokens, block_size=block)
+
+    assert kept(table) == BATCH * held * llama_row()
+    after = -(-(tokens + 1) // (block or 16)) * (block or 16)
+    assert table.peak.kv_cache_bytes <= BATCH * after * llama_row()  # it grows in place, a layer at a time
+
+
+def test_blocks_change_memory_alone() -> None:
+    grown, paged = (cost("tiny:llama", cache=kind, cache_len=33) for kind in ("dynamic", "paged"))
+    assert grown.traffic == paged.traffic
+    assert grown.totals.flops == paged.totals.flops
+    assert kept(grown) == BATCH * 33 * llama_row()
+
+
+def test_a_window_keeps_the_blocks_that_it_reaches_into() -> None:
+    table = cost("openai/gpt-oss-20b", cache="paged", cache_len=500, block_size=16, layers=2)
+    row = BATCH * 2 * 8 * 64 * 2  # keys and values, heads, width, bytes
+    # Positions 373 to 499 are seen again: blocks 23 to 31 of 16 tokens, and all 32 of the layer without a window.
+    assert {(part.kind, part.tokens): part.size_bytes for part in table.cache.parts} == {  # type: ignore[union-attr]
+        (CachePartKind.WINDOW, 127): row * 9 * 16,
+        (CachePartKind.FULL, 500): row * 32 * 16,
+    }
+
+
+def test_a_static_window_has_room_for_the_window() -> None:
+    table = cost("openai/gpt-oss-20b", cache="static", cache_len=500, cache_size=1000, layers=2)
+    assert kept(table) == BATCH * 2 * 8 * 64 * 2 * (128 + 1000)
+
+
+def test_a_chunk_is_the_most_that_a_layer_with_chunks_keeps() -> None:
+    config = config_of("tiny:llama4_text")
+    chunk, head = config.attention_chunk_size, config.head_dim
+    kinds = config.layer_types
+    row = BATCH * 2 * config.num_key_value_heads * head * 4
+    for tokens in (chunk - 2, chunk + 5):
+        held = sum(min(tokens, chunk - 1) if kind == "chunked_attention" else tokens for kind in kinds)
+        assert kept(cost("tiny:llama4_text", cache_len=tokens)) == row * held
+
+
+def test_latent_attention_keeps_rows_or_on_request_what_they_expand_to() -> None:
+    config = config_of("tiny:deepseek_v3")
+    layers, heads, rotary = config.num_hidden_layers, config.num_attention_heads, config.qk_rope_head_dim
+    latent, expanded = (cost("tiny:deepseek_v3", cache=kind, cache_len=9) for kind in (None, "expanded"))
+
+    assert kept(latent) == BATCH * layers * 9 * (config.kv_lora_rank + rotary) * 4
+    assert kept(expanded) == BATCH * layers * 9 * heads * (config.qk_nope_head_dim + rotary + config.v_head_dim) * 4
+    assert expanded.totals.matmul_flops < latent.totals.matmul_flops  # earlier rows are not expanded again
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ("tiny:llama", "static"),
+        ("tiny:gemma2", "static"),
+        ("tiny:t5", "static"),
+        ("tiny:deepseek_v3", "static"),
+        ("tiny:deepseek_v3", "expanded"),
+        ("tiny:deepseek_v2", "expanded"),
+    ],
+)
+def test_the_answer_does_not_depend_on_how_the_cache_is_stored(model: str, kind: str) -> None:
+    found = []
+    for cache in ("dynamic", kind):
+        options = InputOptions(phase="decode", cache_len=11, batch_size=2, cache=cache)
+        built, inputs = load(model, device="cpu", options=options)
+        with torch.no_grad():
+            found.append(built(**inputs.kwargs).logits)
+    torch.testing.assert_close(*found)
+
+
+def test_cross_attention_and_states_stand_apart() -> None:
+    whisper = cost("openai/whisper-tiny", cache_len=50).cache
+    assert whisper is not None
+    assert {(part.kind, part.layers, part.tokens): part.size_bytes for part in whisper.parts} == {
+        (CachePartKind.CROSS, 4, 1500): BATCH * 4 * 2 * 384 * 1500 * 4,
+        (CachePartKind.FULL, 4, 50): BATCH * 4 * 2 * 384 * 50 * 4,
+    }
+    mamba = cost("state-spaces/mamba-130m-hf", cache_len=50).cache
+    assert mamba is not None
+    assert [(part.kind, part.tokens) for part in mamba.parts] == [(CachePartKind.STATE, None)]
+
+
+def test_states_that_modules_keep_as_attributes_are_part_of_the_cache() -> None:
+    config = config_of("tiny:recurrent_gemma")
+    table = cost("tiny:recurrent_gemma", cache_len=11)
+    blocks = [config.layers_block_type[layer] for layer in range(config.num_hidden_layers)]
+    state = (
+        config.lru_width * (config.conv1d_width - 1) + config.lru_width
+    )  # columns of the convolution, the recurrence
+    row = 2 * config.num_key_value_heads * config.hidden_size // config.num_attention_heads
+
+    assert kept(table) == BATCH * 4 * sum(state if block == "recurrent" else 11 * row for block in blocks)
+    assert table.peak.weights_bytes < table.totals.parameter_bytes + 10_000  # they are no weights
+
+
+def test_after_a_prompt_the_cache_is_what_the_prompt_left() -> None:
+    options = InputOptions(seq_len=40, batch_size=BATCH)
+    table = cost_model(CostRequest(model=ModelRequest(model="tiny:llama", options=options))).table
+    assert table.cache is not None
+    assert (table.cache.when, table.cache.size_bytes) == ("after the prompt", BATCH * 40 * llama_row())
+    bert = cost_model(CostRequest(model=ModelRequest(model="tiny:bert"))).table
+    assert bert.cache is None
+
+
+def test_devices_hold_their_part_of_the_blocks() -> None:
+    alone, split = (cost("tiny:llama", cache="paged", cache_len=20, devices=devices) for devices in (None, 2))
+    assert split.tensor_parallel is not None
+    assert split.tensor_parallel.kv_cache_bytes == alone.peak.kv_cache_bytes // 2
+
+
+def test_a_saved_trace_is_priced_in_blocks_but_keeps_its_cache(tmp_path: Path) -> None:
+    asked = InputOptions(phase="decode", batch_size=BATCH, cache_len=20)
+    write_costs(tmp_path, cost_model(CostRequest(model=ModelRequest(model="tiny:llama", options=asked))))
+
+    assert kept(cost(str(tmp_path), cache="paged", block_size=64)) == BATCH * 64 * llama_row()
+    with pytest.raises(ModelInputsError, match="finished run, so --cache static cannot be changed"):
+        cost(str(tmp_path), cache="static")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cache": "ring"}, "unknown cache 'ring'; use dynamic, static, paged, expanded"),
+        ({"cache": "static"}, "--cache static applies only to the decode phase; add --phase decode"),
+        ({"cache_size": 8}, "--cache-size is the size of a static cache; add --cache static"),
+        ({"block_size": 8, "cache": "dynamic"}, "--block-size is the size of a paged cache; add --cache paged"),
+        ({"block_size": 0, "cache": "paged"}, "--block-size must be at least 1, not 0"),
+    ],
+)
+def test_options_that_do_not_belong_together_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        InputOptions(**options)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        ("tiny:llama", {"cache": "static", "cache_size": 20, "cache_len": 20}, "give 21 or more"),
+        ("tiny:llama", {"cache": "expanded"}, "LlamaForCausalLM has no latent attention"),
+        ("tiny:mamba", {"cache": "static"}, "MambaForCausalLM keeps states in cache_params"),
+    ],
+)
+def test_a_cache_that_a_model_cannot_have_is_refused(model: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        cost(model, **options)

@@ -1,0 +1,26 @@
+from pathlib import Path
+
+import pytest
+import torch
+from playwright.sync_api import Browser, expect
+
+from tests.report.browser import opened
+from tests.report.view.test_source_lines import Net
+from torchstone.capture.capture_model import capture
+from torchstone.cost.price_trace import price
+from torchstone.record.codec import save
+from torchstone.report.render import write_report
+
+pytestmark = pytest.mark.browser
+
+
+def test_the_code_is_shown_with_the_cost_of_each_line(browser: Browser, tmp_path: Path) -> None:
+    trace = capture(Net(), torch.zeros(4, 8))
+    save(tmp_path / "trace.json", trace)
+    save(tmp_path / "cost.json", price(trace))
+
+    with opened(browser, write_report(tmp_path), "#tab=source") as page:
+        expect(page.get_by_label("Selected function")).to_contain_text("Net.forward")
+        row = page.get_by_role("row", name="self.wide(x)")
+        expect(row).to_contain_text("2,176")
+        expect(row).to_contain_text("51.1 %")
