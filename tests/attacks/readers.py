@@ -300,6 +300,16 @@ def _rendered(name: str) -> Read:
     return read
 
 
+def _traced() -> bytes:
+    """A capture with the lines of its source, which no builder has."""
+    import torch
+
+    from tests.report.view.test_source_lines import Net
+    from torchstone.capture.capture_model import capture
+
+    return codec.encode(capture(Net(), torch.zeros(4, 8)))
+
+
 def _analysis() -> Analysis:
     stage = AnalysisStage(name="cost", question="What does it cost", state=StageState.DONE, answers=("A.",), good=True)
     return Analysis(model="net", request="r", stages=(stage,), finished=True)
@@ -473,6 +483,7 @@ READERS: dict[str, Reader] = {
     ),
     "plan": Reader(read=_record(SweepPlan), corpus=lambda: [codec.encode(_plan())], is_json=True),
     "check-page": Reader(read=_rendered("check.json"), corpus=_json(_check_result()), is_json=True),
+    "trace-page": Reader(read=_rendered("trace.json"), corpus=lambda: [_traced()], is_json=True, needs_torch=True),
     "analysis-page": Reader(read=_rendered("analysis.json"), corpus=_json(_analysis()), is_json=True),
     "mapping-page": Reader(read=_rendered("mapping.json"), corpus=_json(MAPPING), is_json=True),
     "port-page": Reader(read=_rendered("comparison.json"), corpus=_json(_comparison()), is_json=True),

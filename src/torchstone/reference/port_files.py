@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import struct
 import tokenize
 import warnings
 import zipfile
@@ -25,7 +26,8 @@ from torchstone.reference.tensorbin import read_tensorbin
 SETUP_FILE = "setup.json"
 WEIGHTS = "weights"  # tensors below this name are the weights of the port, not results
 _DAMAGED = (OSError, ValueError, RuntimeError, LookupError, EOFError, MemoryError, OverflowError, SyntaxError,
-            TypeError, zipfile.BadZipFile, zlib.error, tokenize.TokenError, safetensors.SafetensorError)  # fmt: skip
+            TypeError, AttributeError, AssertionError, zipfile.BadZipFile, zlib.error, tokenize.TokenError,
+            safetensors.SafetensorError, struct.error)  # fmt: skip
 _BFLOAT16_IN_NUMPY = np.dtype("V2")  # what numpy writes for bfloat16, which it does not know
 MAX_RATIO = 100  # of unpacked to compressed bytes of an archive, beyond
 _MAX_UNPACKED_BYTES = 1 << 32
