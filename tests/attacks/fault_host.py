@@ -12,6 +12,7 @@ import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 PACKAGES = ("torchstone", "msgspec", "sqlalchemy", "jinja2", "markupsafe", "sqlite3", "rich", "torch", "numpy")
@@ -31,17 +32,21 @@ def run_once(order: dict[str, Any], answer: int) -> None:
 
     os.chdir(order["cwd"])
     os.environ.update(order["environment"])
+    fault = order["fault"]
+    if fault and fault["in_children"]:
+        parts = (order["below"], fault["call"], fault["nth"], fault["errno"])
+        os.environ["FAULT_IN_CHILDREN"] = "|".join(map(str, parts))
+        os.environ["FAULT_MARK"] = order["mark"]
+    elif fault:
+        shim.fault_arm(order["below"].encode(), fault["call"].encode(), fault["nth"], fault["errno"])
     out, err = io.StringIO(), io.StringIO()
-    if order["call"]:
-        shim.fault_arm(order["below"].encode(), order["call"].encode(), order["nth"], order["errno"])
     with redirect_stdout(out), redirect_stderr(err):
         code = run(order["arguments"])
-    fired = bool(shim.fault_fired())
-    loaded = [name for name in sys.modules if name.startswith(PACKAGES)]
     document = {
         "code": code,
-        "loaded": loaded,
-        "fired": fired,
+        "loaded": [name for name in sys.modules if name.startswith(PACKAGES)],
+        "fired": Path(order["mark"]).exists() or bool(shim.fault_fired()),
+        "calls": shim.fault_seen(),
         "out": out.getvalue()[-4000:],
         "err": err.getvalue()[-4000:],
     }
@@ -73,7 +78,7 @@ def main() -> None:
         _, status = os.waitpid(pid, 0)
         with suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)  # what a command left behind
-        if not order["call"] and answer:
+        if not order["fault"] and answer:
             warm_up(json.loads(answer)["loaded"])
         say((answer or json.dumps({"died": status}).encode()).decode())
 

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -12,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.attacks.written_files import files_of, unfinished_in
 
 HERE = Path(__file__).parent
 FAULTS: dict[str, tuple[int, ...]] = {
@@ -22,7 +25,8 @@ FAULTS: dict[str, tuple[int, ...]] = {
     "mkdir": (errno.EACCES, errno.ENOSPC),
     "fork": (errno.EAGAIN,),
 }
-MOST_CALLS = 400
+KILL = -1  # instead of an error: the process ends, as by kill -9
+COUNT_ALL = 1 << 30  # a call that is never reached: only counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +34,24 @@ class Command:
     """A command line that writes below `out`; what stands in `inputs` is there before."""
 
     arguments: str
-    preload: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()  # files that are copied into `out` before each run
     again: str = ""  # the command line after the failure, where it is not the same
     code: int = 0
+    first: str = ""  # a command line that is run before each fault: what it wrote is what may be lost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One system call that fails."""
+
+    call: str
+    error: int
+    nth: int
+    in_children: bool = False  # in the processes that the command starts, not in its own
+
+    def __str__(self) -> str:
+        where = " of a worker" if self.in_children else ""
+        return f"{self.call} number {self.nth}{where} with {errno.errorcode.get(self.error, 'kill -9')}"
 
 
 @dataclass(slots=True)
@@ -43,11 +61,11 @@ class Host:
     process: "subprocess.Popen[str]"
     counts: Counter[str] = field(default_factory=Counter)
 
-    def run(self, order: dict[str, Any]) -> dict[str, Any]:
+    def run(self, work: Path, arguments: str, fault: Fault | None = None) -> dict[str, Any]:
         """Run one command, and give its answer."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.write(json.dumps(_order(work, arguments, fault)) + "\n")
         self.process.stdin.flush()
         answer: dict[str, Any] = json.loads(self.process.stdout.readline())
         return answer
@@ -82,41 +100,79 @@ def open_host(shim: Path, preload: Sequence[str] = ()) -> Iterator[Host]:
         process.wait(timeout=600)
 
 
-def order_for(work: Path, arguments: str, *, call: str = "", nth: int = 0, error: int = 0) -> dict[str, Any]:
-    """What the host is asked to run."""
+def _order(work: Path, arguments: str, fault: Fault | None) -> dict[str, Any]:
     home = {"HOME": str(work), "TORCHSTONE_HOME": str(work / "out" / "home"), "TTMEM_HOME": str(work / "out" / "home")}
     home["TORCHSTONE_CACHE"] = str(work / "cache")
+    mark = work / "fired"
+    mark.unlink(missing_ok=True)
     return {
         "arguments": arguments.split(), "cwd": str(work), "environment": home, "below": str(work / "out"),
-        "call": call, "nth": nth, "errno": error,
+        "mark": str(mark), "fault": None if fault is None else {
+            "call": fault.call, "nth": fault.nth, "errno": fault.error, "in_children": fault.in_children
+        },
     }  # fmt: skip
 
 
-def fail_every_call(host: Host, command: Command, work: Path, call: str, error: int, *, step: int = 1) -> list[str]:
-    """Fail the first, the second, ... call of a function; gives what was wrong afterwards."""
-    problems: list[str] = []
-    for nth in range(1, MOST_CALLS, step):
-        _prepare(command, work)
-        answer = host.run(order_for(work, command.arguments, call=call, nth=nth, error=error))
-        if not answer.get("fired", True):
-            return problems
-        host.counts[call] += 1
-        where = f"{command.arguments}: {call} number {nth} with {errno.errorcode[error]}"
-        problems += [f"{where}: {one}" for one in _wrong(answer, work / "out")]
-        repeated = host.run(order_for(work, command.again or command.arguments))
-        if repeated.get("code") != command.code:
-            problems.append(f"{where}: run again, it ends with {repeated}")
-    return problems
+def undisturbed(host: Host, command: Command, work: Path) -> dict[str, object]:
+    """The files of a run in which nothing fails."""
+    _prepare(host, command, work)
+    answer = host.run(work, command.arguments)
+    assert answer.get("code") == command.code, answer
+    return files_of(work / "out")
 
 
-def _prepare(command: Command, work: Path) -> None:
+def numbers(host: Host, command: Command, work: Path, call: str, *, most: int) -> list[int]:
+    """Which calls of a function to fail: all, or the first, the last and some between."""
+    _prepare(host, command, work)
+    found = host.run(work, command.arguments, Fault(call=call, error=0, nth=COUNT_ALL))["calls"]
+    if found <= most:
+        return list(range(1, found + 1))
+    return sorted({1 + place * (found - 1) // (most - 1) for place in range(most)})
+
+
+def survive(host: Host, command: Command, work: Path, fault: Fault, expected: dict[str, object]) -> list[str]:
+    """Run a command with a fault and then without; gives what was wrong afterwards."""
+    before = _prepare(host, command, work)
+    answer = host.run(work, command.arguments, fault)
+    if not answer.get("fired", True):
+        return []
+    where = "kill" if fault.error == KILL else fault.call
+    host.counts[f"{where} in a worker" if fault.in_children else where] += 1
+    killed = fault.error == KILL and not fault.in_children
+    problems = list(_after_kill(answer, work / "out") if killed else _wrong(answer, work / "out", before, expected))
+    repeated = host.run(work, command.again or command.arguments)
+    if repeated.get("code") != command.code:
+        problems.append(f"run again, it ends with {repeated.get('code')}: {repeated.get('err')}")
+    elif (found := files_of(work / "out")) != expected:
+        differ = [name for name in {*found, *expected} if found.get(name) != expected.get(name)]
+        problems.append(f"run again, it gives other files: {sorted(differ)}")
+    problems += [f"run again, it leaves {name}" for name in unfinished_in(work / "out")]
+    return [f"{command.arguments}: {fault}: {one}" for one in problems]
+
+
+def _prepare(host: Host, command: Command, work: Path) -> dict[str, object]:
     shutil.rmtree(work / "out", ignore_errors=True)
     (work / "out").mkdir()
     for name in command.inputs:
-        shutil.copy(work / name, work / "out" / Path(name).name)
+        copy = shutil.copytree if (work / name).is_dir() else shutil.copy
+        copy(work / name, work / "out" / name)
+    if command.first:
+        answer = host.run(work, command.first)
+        assert answer.get("code") == command.code, answer
+    return files_of(work / "out")
 
 
-def _wrong(answer: dict[str, Any], out: Path) -> Iterator[str]:
+def _after_kill(answer: dict[str, Any], out: Path) -> Iterator[str]:
+    """What must not be after a kill: files that look complete and are not."""
+    if answer.get("died") != signal.SIGKILL:
+        yield f"it was not killed: {answer}"
+    try:
+        files_of(out)
+    except (ValueError, EOFError, OSError) as failure:
+        yield f"a file is half written: {failure}"
+
+
+def _wrong(answer: dict[str, Any], out: Path, before: dict[str, object], expected: dict[str, object]) -> Iterator[str]:
     """What must not be after a failure."""
     if "died" in answer:
         yield f"the process died with {answer['died']}"
@@ -125,11 +181,13 @@ def _wrong(answer: dict[str, Any], out: Path) -> Iterator[str]:
         yield f"exit code {answer['code']}: {answer['err'][-600:]}"
     if answer["code"] == 2 and "torchstone: error: " not in answer["err"].splitlines()[-1]:
         yield f"no sentence: {answer['err'][-300:]}"
-    for path in sorted(out.rglob("*")):
-        if path.name.endswith(".part") or path.name.startswith(".tmp"):
-            yield f"{path.name} was left behind"
-        if path.suffix == ".json" and path.is_file():
-            try:
-                json.loads(path.read_bytes())
-            except ValueError as failure:
-                yield f"{path.name} is half written: {failure}"
+    yield from (f"{name} was left behind" for name in unfinished_in(out))
+    try:
+        found = files_of(out)
+    except (ValueError, EOFError, OSError) as failure:
+        yield f"a file is half written: {failure}"
+        return
+    if answer["code"] == 0:
+        yield from (f"it succeeded without {name}" for name in expected if name not in found)
+    if answer["code"] == 2 and not (before.keys() <= found.keys() or expected.keys() <= found.keys()):
+        yield f"neither the old files nor the new ones are there: {sorted(found)}"

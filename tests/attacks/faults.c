@@ -1,21 +1,27 @@
 /* Fails the n-th call of one system function below one folder, once; all other calls pass through.
  *
  * Preloaded into Python, so that it is met by buffered files, SQLite and torch as well, which a shim in Python would not
- * see. fault_arm() is called through ctypes in the process that runs a command. */
+ * see. fault_arm() is called through ctypes in the process that runs a command. Programs that the command starts are
+ * armed by the variable FAULT_IN_CHILDREN instead: each of them fails at its own n-th call, and leaves the file
+ * FAULT_MARK. The error KILL ends the process instead, as kill -9 does; a write has then written the half of its data. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
+#define KILL (-1)
+
 static char folder[4096];
 static char wanted[32];
-static int left = 0, code = 0, fired = 0, armed = 0;
+static int left = 0, code = 0, fired = 0, armed = 0, seen = 0;
 
 void fault_arm(const char *below, const char *call, int nth, int error) {
     snprintf(folder, sizeof folder, "%s", below);
@@ -23,16 +29,29 @@ void fault_arm(const char *below, const char *call, int nth, int error) {
     left = nth;
     code = error;
     fired = 0;
+    seen = 0;
     armed = 1;
 }
 
+__attribute__((constructor)) static void arm_child(void) {
+    const char *order = getenv("FAULT_IN_CHILDREN"); /* folder|call|nth|error */
+    char below[4096], call[32];
+    int nth, error;
+    if (order && sscanf(order, "%4095[^|]|%31[^|]|%d|%d", below, call, &nth, &error) == 4) fault_arm(below, call, nth, error);
+}
+
 int fault_fired(void) { return fired; }
+int fault_seen(void) { return seen; }
 
 static int hit(const char *call) {
     if (!armed || strcmp(call, wanted) != 0) return 0;
+    seen++;
     if (--left != 0) return 0;
     armed = 0;
     fired = 1;
+    const char *mark = getenv("FAULT_MARK");
+    if (mark) close(creat(mark, 0600));
+    if (code == KILL && strcmp(call, "write") != 0) kill(getpid(), SIGKILL);
     errno = code;
     return 1;
 }
@@ -62,12 +81,18 @@ static int of_file(const char *call, int descriptor) {
 #define REAL(type, name, ...) ((type (*)(__VA_ARGS__))dlsym(RTLD_NEXT, name))
 
 ssize_t write(int fd, const void *data, size_t size) {
-    if (of_file("write", fd)) return -1;
-    return REAL(ssize_t, "write", int, const void *, size_t)(fd, data, size);
+    int fails = of_file("write", fd);
+    if (fails && code != KILL) return -1;
+    ssize_t written = REAL(ssize_t, "write", int, const void *, size_t)(fd, data, fails ? size / 2 : size);
+    if (fails) kill(getpid(), SIGKILL);
+    return written;
 }
 ssize_t pwrite64(int fd, const void *data, size_t size, off64_t at) {
-    if (of_file("write", fd)) return -1;
-    return REAL(ssize_t, "pwrite64", int, const void *, size_t, off64_t)(fd, data, size, at);
+    int fails = of_file("write", fd);
+    if (fails && code != KILL) return -1;
+    ssize_t written = REAL(ssize_t, "pwrite64", int, const void *, size_t, off64_t)(fd, data, fails ? size / 2 : size, at);
+    if (fails) kill(getpid(), SIGKILL);
+    return written;
 }
 int fsync(int fd) {
     if (of_file("fsync", fd)) return -1;

@@ -10,31 +10,49 @@ import json
 import pickle
 import sqlite3
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tests.check.results import check_result, finding, module
 from tests.configs.samples import entry_v2, execution, master_v1, master_v2, new_tensor, old_arguments
 from tests.configs.test_ttnn_graph import call
 from tests.memory.test_torch_memory import snapshot
 from tests.memory.test_ttnn_report import DEVICE, small_report
+from tests.record.test_cost import sweep_of
 from tests.record.test_repeats import layers
+from tests.report.sections.test_port import verdict
+from tests.report.sections.test_tenstorrent import MAPPING
 from tests.report.test_checklist_text import checklist
 from tests.report.traces import one_op, transformer
 from tests.sweep.builders import mm, result, run, seen, vector
 from torchstone.record import codec
+from torchstone.record.analysis import Analysis, AnalysisStage, StageState
 from torchstone.record.base import Document
 from torchstone.record.check import CheckResult
 from torchstone.record.config import OpLog, SourceEnding, TargetKind, TracedSource, TraceRun
 from torchstone.record.cost import CostTable
 from torchstone.record.memory import MemoryTimeline
-from torchstone.record.reference import Checklist, GoldenData, GoldenTensor, Rebuild, Role, Saved, Weights
+from torchstone.record.reference import (
+    Checklist,
+    Comparison,
+    GoldenData,
+    GoldenTensor,
+    Rebuild,
+    Role,
+    Saved,
+    Status,
+    Weights,
+)
 from torchstone.record.trace import Trace
 from torchstone.record.unique import UniqueModules, unique_modules
-from torchstone.record.vector import SweepRun, VectorFile
+from torchstone.record.vector import SweepHistory, SweepPlan, SweepRun, VectorFile
 
 Read = Callable[[bytes], object]
 
@@ -257,6 +275,120 @@ def _journal(path: Path) -> object:
     return Journal.read(path)
 
 
+# --- Documents that a report shows: read, laid out and written as a page ---
+
+
+def _rendered(name: str) -> Read:
+    """A document beside a capture, as `torchstone report` takes it."""
+
+    def read(content: bytes) -> object:
+        from torchstone.report.page import assemble, render_page
+        from torchstone.report.render import SECTIONS, render_twin
+        from torchstone.report.section import ReportFolder
+
+        folder = scratch() / name
+        if not folder.is_dir():
+            folder.mkdir()
+            codec.save(folder / "trace.json", transformer(1))
+        (folder / name).write_bytes(content)
+        report = assemble(ReportFolder(folder), [one for one in SECTIONS if name in one.files])
+        render_twin(report)
+        if zlib.crc32(content) % 64 == 0:  # the page is some hundred times as slow, and mostly scripts
+            render_page(report)
+        return repr(report)
+
+    return read
+
+
+def _traced() -> bytes:
+    """A capture with the lines of its source, which no builder has."""
+    import torch
+
+    from tests.report.view.test_source_lines import Net
+    from torchstone.capture.capture_model import capture
+
+    return codec.encode(capture(Net(), torch.zeros(4, 8)))
+
+
+def _analysis() -> Analysis:
+    stage = AnalysisStage(name="cost", question="What does it cost", state=StageState.DONE, answers=("A.",), good=True)
+    return Analysis(model="net", request="r", stages=(stage,), finished=True)
+
+
+def _comparison() -> Comparison:
+    verdicts = (verdict("model.layers.0", Status.PASSED), verdict("model.layers.1", Status.WRONG_VALUES))
+    return Comparison(model="net", candidate="a.npz", passed=False, first_wrong=None, verdicts=verdicts)
+
+
+# --- Archives, databases and settings of our own ---
+
+
+def _plan() -> SweepPlan:
+    return SweepPlan(run=run("r"), vectors=(vector(mm()),))
+
+
+def _bundle_file() -> bytes:
+    from torchstone.check.bundle import ABOUT, Bundle
+
+    about = Bundle(
+        model="net", backend="b", backend_version="1", backend_options={}, python="3", platform="x", finding=finding()
+    )
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo(ABOUT), msgspec.json.encode(about))
+        archive.writestr(zipfile.ZipInfo("repro.py"), "import torch\n")
+    return file.getvalue()
+
+
+def _bundle(path: Path) -> object:
+    from torchstone.check.bundle import unpack
+
+    folder = scratch() / "unpacked"
+    folder.mkdir(exist_ok=True)
+    return repr(unpack(path, folder))
+
+
+def _store_file() -> bytes:
+    from torchstone.store.database import Store
+    from torchstone.store.sweeps import add_sweep
+
+    path = scratch() / "made.db"
+    path.unlink(missing_ok=True)
+    with Store.open(str(path)) as store:
+        store.add([seen(mm())])
+        add_sweep(store, run("r", result("k1")))
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+        connection.execute("VACUUM")
+    connection.close()
+    return path.read_bytes()
+
+
+def _store(path: Path) -> object:
+    from torchstone.store.database import Store
+    from torchstone.store.sweeps import newest_statuses, read_sweep, sweep_runs
+
+    for beside in ("-wal", "-shm", "-journal"):
+        Path(f"{path}{beside}").unlink(missing_ok=True)
+    with Store.open(str(path), create=False) as store:
+        runs = [read_sweep(store, one.run) for one in sweep_runs(store)]
+        return repr((runs, newest_statuses(store, "eager"), store.info(), list(store.configurations()), store.faults()))
+
+
+def _settings(path: Path) -> object:
+    from torchstone.cli.cost import command
+    from torchstone.cli.project_settings import find_settings
+
+    found = find_settings(path.parent)
+    return None if found is None else repr(found.defaults("cost", command))
+
+
+def _setup(path: Path) -> object:
+    from torchstone.reference.setup_differences import read_setup
+
+    return repr(read_setup(path))
+
+
 # --- Tensor files and exported programs, which need torch ---
 
 
@@ -348,6 +480,28 @@ READERS: dict[str, Reader] = {
     "op-log": Reader(read=_record(OpLog), corpus=_json(_op_log()), is_json=True),
     "timeline": Reader(
         read=_record(MemoryTimeline, _use_timeline), corpus=lambda: [codec.encode(_timeline())], is_json=True
+    ),
+    "plan": Reader(read=_record(SweepPlan), corpus=lambda: [codec.encode(_plan())], is_json=True),
+    "check-page": Reader(read=_rendered("check.json"), corpus=_json(_check_result()), is_json=True),
+    "trace-page": Reader(read=_rendered("trace.json"), corpus=lambda: [_traced()], is_json=True, needs_torch=True),
+    "analysis-page": Reader(read=_rendered("analysis.json"), corpus=_json(_analysis()), is_json=True),
+    "mapping-page": Reader(read=_rendered("mapping.json"), corpus=_json(MAPPING), is_json=True),
+    "port-page": Reader(read=_rendered("comparison.json"), corpus=_json(_comparison()), is_json=True),
+    "sweep-page": Reader(
+        read=_rendered("sweep_history.json"), corpus=_json(SweepHistory(runs=(run("1", result("a")),))), is_json=True
+    ),
+    "cost-sweep-page": Reader(read=_rendered("cost_sweep.json"), corpus=_json(sweep_of(1, 2, 4)), is_json=True),
+    "bundle": Reader(read=_from_path(_bundle, "b.zip"), corpus=lambda: [_bundle_file()]),
+    "store": Reader(read=_from_path(_store, "x.db"), corpus=lambda: [_store_file()]),
+    "settings": Reader(
+        read=_from_path(_settings, "pyproject.toml"),
+        corpus=lambda: [b'[tool.torchstone.cost]\nhardware = "n150"\nseq-len = 16\n[tool.x]\ny = [1]\n'],
+    ),
+    "setup": Reader(
+        read=_from_path(_setup, "setup.json"),
+        corpus=lambda: [b'{"dtype": "float32", "seed": 1, "versions": {"a": "1"}}'],
+        is_json=True,
+        needs_torch=True,
     ),
     "log": Reader(read=_read_log, corpus=lambda: [_log()[:6000]]),
     "log-gz": Reader(

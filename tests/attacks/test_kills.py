@@ -1,86 +1,53 @@
-"""kill -9 at random moments of commands that write, then the same command again: the files of an undisturbed run."""
+"""kill -9 at system calls of commands that write, then the same command again: the files of an undisturbed run."""
 
-import os
 import random
-import re
-import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.attacks.readers import READERS
-from tests.report.traces import transformer
-from torchstone.record import codec
+from tests.attacks.fault_runs import KILL, Command, Fault, Host, numbers, survive, undisturbed
+from tests.attacks.test_faults import HEAVY, LIGHT, WITH_TORCH, WITH_WORKERS, host, work
 
-COMMANDS = {
-    "report": "report out",
-    "memory parse": "memory parse my.log --dir out/m",
-    "memory report": "memory report my.log --dir out/m",
-    "db import": "db import master.json --db out/x.db",
-    "cost": "cost model --dir out/c",
-}
-_TIMES = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.+:Z]*")
-KILLS = 20
+CALLS = ("write", "fsync", "rename", "open", "mkdir")
+
+__all__ = ["host", "work"]  # fixtures
 
 
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    (tmp_path / "model").mkdir()
-    codec.save(tmp_path / "model" / "trace.json", transformer(2))
-    (tmp_path / "my.log").write_bytes(READERS["log"].corpus()[0])
-    (tmp_path / "master.json").write_bytes(READERS["master"].corpus()[0])
-    return tmp_path
+def kill_some(host: Host, command: Command, work: Path, *, most: int) -> list[str]:
+    """Kill a command at up to `most` of its calls, drawn from all of them."""
+    expected = undisturbed(host, command, work)
+    points = [(call, nth) for call in CALLS for nth in numbers(host, command, work, call, most=100_000)]
+    dice = random.Random(command.arguments)  # noqa: S311 - points, not secrets
+    before = host.counts["kill"]
+    problems = [
+        problem
+        for call, nth in dice.sample(points, min(most, len(points)))
+        for problem in survive(host, command, work, Fault(call=call, error=KILL, nth=nth), expected)
+    ]
+    assert host.counts["kill"] > before
+    return problems
 
 
-def prepare(work: Path) -> None:
-    shutil.rmtree(work / "out", ignore_errors=True)
-    (work / "out").mkdir()
-    shutil.copy(work / "model" / "trace.json", work / "out" / "trace.json")
-
-
-def start(work: Path, command: str) -> "subprocess.Popen[bytes]":
-    environment = {**os.environ, "TTMEM_HOME": str(work / "home"), "TORCHSTONE_HOME": str(work / "home")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "torchstone", *command.split()],
-        cwd=work, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
-
-
-def files_of(work: Path) -> dict[str, bytes]:
-    """The finished files without times; a database by its rows, as its pages depend on the order of writing."""
-    found = {}
-    for path in sorted((work / "out").rglob("*")):
-        if path.is_file() and path.suffix not in {".db", ".db-wal", ".db-shm"} and not path.name.startswith("."):
-            found[str(path.relative_to(work))] = _TIMES.sub(b"", path.read_bytes())
-    return found
+@pytest.mark.parametrize("name", LIGHT)
+def test_a_killed_command_can_be_run_again(name: str, host: Host, work: Path) -> None:
+    assert kill_some(host, LIGHT[name], work, most=8) == []
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_killed_command_can_be_run_again(name: str, work: Path) -> None:
-    command = COMMANDS[name]
-    prepare(work)
-    began_s = time.monotonic()
-    assert start(work, command).wait(timeout=600) == 0
-    whole_s, expected = time.monotonic() - began_s, files_of(work)
-    dice = random.Random(name)  # noqa: S311 - moments, not secrets
-    killed = 0
-    for _ in range(KILLS):
-        prepare(work)
-        process = start(work, command)
-        time.sleep(dice.uniform(0.3, 1.0) * whole_s)
-        killed += process.poll() is None
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(timeout=600)
-        again = start(work, command).wait(timeout=600)
-        found = files_of(work)
-        missing = [path for path in expected if path not in found and path.replace("/m/", "/m-2/") not in found]
-        assert again == 0
-        assert missing == []
-        assert all(found[path] == content for path, content in expected.items() if path in found)
-    assert killed > 0
+@pytest.mark.parametrize("name", LIGHT | HEAVY)
+def test_a_command_killed_at_any_call_can_be_run_again(name: str, host: Host, work: Path) -> None:
+    assert kill_some(host, (LIGHT | HEAVY)[name], work, most=100) == []
+
+
+@pytest.mark.heavy
+@pytest.mark.torch
+@pytest.mark.parametrize("name", WITH_TORCH)
+def test_a_killed_command_with_torch_can_be_run_again(name: str, host: Host, work: Path) -> None:
+    assert kill_some(host, WITH_TORCH[name], work, most=100) == []
+
+
+@pytest.mark.heavy
+@pytest.mark.torch
+@pytest.mark.parametrize("name", WITH_WORKERS)
+def test_a_killed_command_with_workers_is_resumed(name: str, host: Host, work: Path) -> None:
+    assert kill_some(host, WITH_WORKERS[name], work, most=25) == []

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from tests.attacks.readers import READERS
+from tests.check.results import check_result, finding, module
 from tests.report.traces import transformer
 from torchstone.cli.main import run
 from torchstone.cli.terminal import MAX_ERROR_CHARACTERS
@@ -305,3 +306,32 @@ def test_a_configuration_that_is_none(capsys: pytest.CaptureFixture[str], conten
     Path("m/config.json").write_bytes(content)
 
     refused(capsys, "inspect m")
+
+
+@pytest.mark.parametrize("repro", ["../secret.txt", "{here}/secret.txt", "repros/../../secret.txt", "..\\secret.txt"])
+def test_a_check_that_names_a_file_outside_its_folder_is_refused(
+    repro: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check_folder(here / "d", repro.format(here=here))
+
+    assert "not a file below the folder of results" in refused(capsys, "report d")
+    assert not (here / "d" / "report.html").exists()
+
+
+def test_a_report_shows_no_file_that_a_link_in_its_folder_leads_to(here: Path) -> None:
+    check_folder(here / "d", "repros/001_x.py")
+    (here / "d" / "repros").mkdir()
+    (here / "d" / "repros" / "001_x.py").symlink_to(here / "secret.txt")
+
+    assert run(["report", "d", "--quiet"]) == 0
+    assert b"the secret" not in (here / "d" / "report.html").read_bytes() + (here / "d" / "report.json").read_bytes()
+
+
+def check_folder(folder: Path, repro: str) -> None:
+    """A folder with a check that has one finding, and beside it a file that is nobody's business."""
+    folder.mkdir()
+    (folder.parent / "secret.txt").write_text("the secret", encoding="utf-8")
+    codec.save(folder / "trace.json", transformer(1))
+    found = finding(modules=("mod_net",), repro=repro)
+    modules = (module("net", "failed", outcome="crashed", findings=(found.id,)),)
+    (folder / "check.json").write_bytes(codec.encode(check_result(found, modules=modules)))

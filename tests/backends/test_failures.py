@@ -1,8 +1,12 @@
+import errno
+import os
+
 import pytest
 
 from torchstone.backends.failures import (
     Refusal,
     compiling,
+    exhausted,
     is_out_of_memory,
     outcome_of,
     running,
@@ -91,3 +95,15 @@ def test_the_first_cause_comes_last() -> None:
 
     assert with_causes(third) == [third, second, first]
     assert with_causes(first) == [first]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EROFS])
+@pytest.mark.parametrize("stage", ["compile", "run"])
+def test_a_resource_that_is_missing_is_no_verdict(number: int, stage: str) -> None:
+    error = OSError(number, os.strerror(number), "/tmp/cache")  # noqa: S108 - nothing is written
+    wrapped = CompileFailed("the compiler ended")
+    wrapped.__cause__ = error
+
+    assert outcome_of(error, stage) == outcome_of(wrapped, stage) == "not run"
+    assert exhausted(str(error)) == os.strerror(number).lower()
+    assert exhausted("no such operator") == ""

@@ -190,3 +190,34 @@ def test_a_folder_that_is_somebody_elses_loses_nothing(tmp_path: Path) -> None:
 
     for name in ("tests/test_own.py", "repros/notes.txt", "check_work_of_mine.txt"):
         assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_trace_that_another_command_left_is_not_taken_for_that_of_the_check(tmp_path: Path) -> None:
+    for known, expected in ((False, False), (True, True)):
+        folder = Folder(path=tmp_path / str(known))
+        folder.path.mkdir()
+        folder.trace.write_text("{}", encoding="utf-8")
+        _open_folder(folder, {"model": "x"}, resume=False, has_trace=known)
+        assert folder.trace.is_file() == expected
+
+
+def test_an_earlier_check_is_removed_so_that_what_is_left_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ends half way: no value counts as recorded, and the folder is still known as one of a check."""
+    folder = Folder(path=tmp_path)
+    _open_folder(folder, {"model": "x"}, resume=False)
+    folder.values.mkdir()
+    for path in (folder.recorded_marker, folder.journal, folder.trace):
+        path.write_text("{}", encoding="utf-8")
+
+    def end(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("torchstone.check.check_model.shutil.rmtree", end)
+    with pytest.raises(KeyboardInterrupt):
+        _open_folder(folder, {"model": "y"}, resume=False)
+
+    assert not folder.recorded_marker.exists()
+    assert not folder.trace.exists()
+    assert folder.about.is_file()

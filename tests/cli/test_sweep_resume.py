@@ -218,3 +218,34 @@ def test_a_cluster_gives_the_same_records_as_this_machine(
         told.append(json.loads(capfd.readouterr().out.splitlines()[-1]))
 
     assert what_matters(told[0]) == what_matters(told[1])
+
+
+BACKEND_THAT_GOES_AWAY = """from pathlib import Path
+from torchstone.backends.eager import Eager
+
+class Backend(Eager):
+    def __init__(self):
+        looks = Path(__file__).with_name("looks")
+        looks.write_text(looks.read_text() + "x" if looks.exists() else "x")
+        if len(looks.read_text()) == 2 and not looks.with_name("back").exists():
+            raise RuntimeError("the device is gone")
+"""
+
+
+def test_a_run_whose_environment_cannot_start_leaves_nothing_to_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    vectors_in(Path("out"), unary("aten.relu.default"))
+    Path("gone.py").write_text(BACKEND_THAT_GOES_AWAY, encoding="utf-8")
+    command = ["sweep", "run", "--dir", "out", "--quiet", "--backend", "gone.py::Backend"]
+
+    assert run(command) == EXIT_BAD_INPUT
+
+    said = capsys.readouterr().err
+    assert "the device is gone" in said
+    assert "resume" not in said
+    assert runs_in(Path("out")) == []
+    Path("back").touch()
+    assert run([*command, "--resume"]) == EXIT_FINE
+    assert [one.is_finished for one in runs_in(Path("out"))] == [True]

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.bare_environment import BareEnvironment, make_bare_environment
+from tests.cli.sweeps import unary, vectors_in
 from torchstone.cli.main import COMMANDS, run
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE, EXIT_INTERNAL_ERROR
 
@@ -15,6 +16,7 @@ NEEDS_TORCH = [
     "inspect gpt2",
     "inspect tiny:bert",
     "cost net.py",
+    "cost net.py --prices script.py",
     "cost gpt2",
     "cost microsoft/resnet-50 --by formula",
     "map gpt2",
@@ -26,6 +28,8 @@ NEEDS_TORCH = [
     "check gpt2 --backend aot_eager",
     "trace script.py",
     "trace net.py",
+    "trace test_net.py",
+    "sweep run --dir sweeps --backend script.py::Backend",
     "formula derive LlamaAttention",
     "formula derive --all-in gpt2",
     "formula validate --quick",
@@ -63,6 +67,8 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "net.py").write_text("import torch\n\ndef load_model():\n    return torch.nn.Linear(2, 2)\n")
     (tmp_path / "script.py").write_text("import torch\n")
     (tmp_path / "net.pt2").write_bytes(b"x")
+    (tmp_path / "test_net.py").write_text("import torch\n")
+    vectors_in(tmp_path / "sweeps", unary("aten.sin.default"))
     return tmp_path
 
 
@@ -75,6 +81,7 @@ def test_a_command_that_needs_torch_says_how_to_install_it(command: str, bare: B
     *steps, error = done.stderr.splitlines()
     assert error.startswith("torchstone: error: ")
     assert all(step.endswith(" ...") for step in steps)  # progress, such as "looking for backend eager ..."
+    assert not any(step.startswith("executing") for step in steps)  # nothing is, so nothing is said to be
 
 
 @pytest.mark.parametrize("command", NEEDS_DATABASE)

@@ -67,3 +67,10 @@ def test_an_answer_that_is_too_large_is_an_error_in_words(monkeypatch: pytest.Mo
 
     assert not fine
     assert "at most 100 are taken" in json.loads(line)["error"]
+
+
+def test_a_name_that_is_not_utf_8_is_written_out() -> None:
+    line = child._line({"path": "caf\udce9", "text": 'é😀 \\ "'})
+
+    assert json.loads(line) == {"path": "caf\\udce9", "text": 'é😀 \\ "'}
+    line.decode("utf-8")

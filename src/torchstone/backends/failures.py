@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +24,12 @@ _SEPARATORS = re.compile(r"[,;'\"\[\]()]|\band\b")
 _MOST_READ = 4_000  # characters of a message
 _MOST_COMPARED = 80  # of these, without numbers and names of ops: what it begins with says what it is
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "resource_exhausted")
+EXHAUSTED = "the system refused it: "  # how the reason of what was not run begins, where a resource was missing
+_RESOURCES = tuple(
+    os.strerror(getattr(errno, name)).lower()
+    for name in ("ENOSPC", "EDQUOT", "ENFILE", "EMFILE", "EROFS")
+    if hasattr(errno, name)
+)
 
 
 def unclassified(_error: Exception) -> None:
@@ -63,8 +71,18 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
+def exhausted(*texts: str) -> str:
+    """Which resource of the system was missing, by the texts of errors; "" for none.
+
+    A full disk or a lack of descriptors says nothing about an op or a backend: what it stopped was not run.
+    """
+    return next((words for text in texts for words in _RESOURCES if words in text.lower()), "")
+
+
 def outcome_of(error: Exception, stage: str) -> str:
     """One word for what was raised in a stage: unsupported, compile error, out of memory, not run or raised."""
+    if exhausted(*map(str, with_causes(error))):
+        return "not run"
     if isinstance(error, Unsupported):
         return "unsupported"
     if isinstance(error, NotRun):

@@ -1,7 +1,6 @@
 """A finding as a zip to send: script, IR, environment and the text of a bug report; and such zips run again later."""
 
 import contextlib
-import json
 import os
 import platform
 import re
@@ -10,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -21,6 +21,8 @@ from torchstone.check.summary import find_finding, read_result
 from torchstone.errors import InputError, TorchstoneError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.check import CheckResult, Finding
+from torchstone.record.codec import replacing
+from torchstone.record.files import parse_json, problem_of_archive, shortened
 from torchstone.record.task import Ending, Limits
 from torchstone.workers.limits import wait_within
 
@@ -32,6 +34,10 @@ _MLIR = re.compile(r"\bfunc\.func\b|\bstablehlo\.|\bttir\.|\bttnn\.")
 _MOST_LINES = 20
 _MOST_BYTES = 200_000_000  # of a bundle when it is read: a zip may be a bomb
 _COULD_NOT_TRY = 2  # exit code of a script
+_UNREADABLE = (  # what the reader of archives raises for damage of every kind
+    OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, NotImplementedError, RuntimeError, EOFError,
+    msgspec.ValidationError,
+)  # fmt: skip
 
 
 class Bundle(Reported, frozen=True, kw_only=True, omit_defaults=False):
@@ -66,9 +72,8 @@ def write_bundle(folder: Path, name: str, target: Path | None, *, deadline_s: fl
         variants={} if run is None or script is None else _under_variants(result, script, deadline_s),
     )
     target = target or folder / "bundles" / f"{finding.id}.zip"
-    target.parent.mkdir(parents=True, exist_ok=True)
     irs = _irs(result, finding, folder)
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+    with replacing(target) as file_of_bundle, zipfile.ZipFile(file_of_bundle, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(ABOUT, msgspec.json.format(msgspec.json.encode(about), indent=2))
         report = report_text(about, sorted(irs))
         for member, file in _other_scripts(finding).items():
@@ -89,9 +94,7 @@ def write_bundle(folder: Path, name: str, target: Path | None, *, deadline_s: fl
 
 def _other_scripts(finding: Finding) -> dict[str, str]:
     """The other forms of a failure and the script that passes: their names in the zip, and where they are."""
-    files = [rung.file for rung in finding.ladder[1:] if rung.file]
-    files += [finding.twin.file] if finding.twin is not None and finding.twin.file else []
-    return {f"repro_{PurePosixPath(file).name}": file for file in files}
+    return {f"repro_{PurePosixPath(file).name}": file for file in finding.files if file != finding.repro}
 
 
 def _under_variants(result: CheckResult, script: Path, deadline_s: float) -> dict[str, ScriptRun]:
@@ -195,14 +198,18 @@ def unpack(bundle: Path, folder: Path) -> Bundle:
             if sum(one.file_size for one in names) > _MOST_BYTES:
                 msg = f"{bundle} unpacks to more than {_MOST_BYTES:,} bytes; it is not a bundle of a finding"
                 raise UnreadableFileError(msg)
-            document = json.loads(archive.read(ABOUT))
+            if problem := problem_of_archive(archive, bundle.stat().st_size):
+                msg = f"{bundle} is not a bundle of `torchstone check bundle`: {problem}"
+                raise UnreadableFileError(msg)
+            document = parse_json(archive.read(ABOUT), origin=f"{ABOUT} in {bundle}")
             for one in names:
                 if PurePosixPath(one.filename).name == one.filename:  # only files at the top, never a path
                     (folder / one.filename).write_bytes(archive.read(one))
-        if document.get("schema") != _SCHEMA:
-            msg = f"{bundle} has the schema {document.get('schema')!r}, not {_SCHEMA!r}"
+        schema = document.get("schema") if isinstance(document, dict) else None
+        if schema != _SCHEMA:
+            msg = f"{bundle} has the schema {str(schema)[:80]!r}, not {_SCHEMA!r}"
             raise UnreadableFileError(msg)
         return msgspec.convert(document, Bundle)
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError, msgspec.ValidationError) as error:
-        msg = f"{bundle} is not a bundle of `torchstone check bundle`: {error}"
+    except _UNREADABLE as error:
+        msg = f"{bundle} is not a bundle of `torchstone check bundle`: {shortened(error)}"
         raise UnreadableFileError(msg) from error

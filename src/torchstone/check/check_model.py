@@ -46,6 +46,8 @@ from torchstone.errors import InputError, WorkerError
 from torchstone.models.inputs import InputOptions
 from torchstone.record.check import CheckedModules, CheckResult, Drift, Outcome, UnitResult
 from torchstone.record.codec import save, write_atomically
+from torchstone.record.files import read_json
+from torchstone.record.folder_lock import remove_unfinished
 from torchstone.record.task import Environment
 from torchstone.record.trace import Trace
 from torchstone.workers.local_pool import LocalPool
@@ -101,6 +103,7 @@ class Subject:
     options: InputOptions = field(default_factory=InputOptions)
     trace: Trace | None = None
     command: str = ""
+    captured: bool = False  # the folder has its trace, written by the command that this check is a part of
 
 
 def run_check(
@@ -112,7 +115,7 @@ def run_check(
     _refuse_missing_files(subject)
     observer.step(f"looking for backend {settings.backend}")
     settings = settings if _describes_itself(subject, settings) else described(settings)
-    _open_folder(folder, _fingerprint(subject, settings), resume=resume)
+    _open_folder(folder, _fingerprint(subject, settings), resume=resume, has_trace=subject.captured)
     with _recorded_model(subject, settings, folder, stages.capture_entry, observer) as (pool, trace, known):
         settings = known
         found = plan(trace)
@@ -385,28 +388,44 @@ def _fingerprint(subject: Subject, settings: Settings) -> dict[str, object]:
     }
 
 
-def _open_folder(folder: Folder, fingerprint: dict[str, object], *, resume: bool) -> None:
-    """Go on where an interrupted run of the same check ended, or begin anew."""
+def _open_folder(folder: Folder, fingerprint: dict[str, object], *, resume: bool, has_trace: bool = False) -> None:
+    """Go on where an interrupted run of the same check ended, or begin anew.
+
+    A trace that another command left in the folder is not of this check: model or inputs may be others.
+    """
     try:
         if resume and folder.about.is_file():
-            before = json.loads(folder.about.read_text(encoding="utf-8"))
+            before = read_json(folder.about)
             now = json.loads(json.dumps(fingerprint))  # as it reads back: tuples are lists
-            changed = [name for name, value in now.items() if before.get(name) != value]
+            known = before if isinstance(before, dict) else {}
+            changed = [name for name, value in now.items() if known.get(name) != value]
             if not changed:
+                for place in (folder.work, *(path for path in folder.work.iterdir() if path.is_dir())):
+                    remove_unfinished(place)
                 return
             msg = f"{folder.path} was created with a different {_WORDS.get(changed[0], changed[0])}; drop --resume"
             raise InputError(msg)
         if folder.about.is_file():
-            _remove_earlier(folder)
+            _remove_earlier(folder, _EARLIER[1:] if has_trace else _EARLIER)
+        elif not has_trace:
+            folder.trace.unlink(missing_ok=True)
         write_atomically(folder.about, json.dumps(fingerprint, sort_keys=True).encode())
     except OSError as error:
         msg = f"cannot write to {folder.path}: {error.strerror or error}; choose another --dir"
         raise InputError(msg) from error
 
 
-def _remove_earlier(folder: Folder) -> None:
+def _remove_earlier(folder: Folder, patterns: Sequence[str] = _EARLIER) -> None:
     """Remove what an earlier check wrote, and nothing else: the folder may be anybody's."""
-    for pattern in _EARLIER:
+    # In this order, so that a run which resumes after a part of it finds nothing that claims to be complete: the marker
+    # of the recorded values first, and last the file by which the folder is known as one of a check.
+    folder.recorded_marker.unlink(missing_ok=True)
+    for pattern in patterns:
         for path in folder.path.glob(pattern):
+            path.unlink()
+    for path in folder.work.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path != folder.about:
             path.unlink()
     shutil.rmtree(folder.work)

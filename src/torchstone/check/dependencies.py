@@ -11,11 +11,11 @@ import msgspec
 
 import torchstone
 from torchstone.backends.source_digest import own_digest
+from torchstone.check.record_values import answer_of
 from torchstone.check.settings import Folder, Settings
-from torchstone.errors import TorchstoneError
 from torchstone.record.base import Record
 from torchstone.record.codec import write_atomically
-from torchstone.record.task import BackendFacts, Ending, Limits, Task
+from torchstone.record.task import BackendFacts, Limits, Task
 from torchstone.workers.executor import Executor
 
 _PATIENCE = Limits(deadline_s=3600.0)
@@ -132,7 +132,4 @@ def write_dependencies(folder: Folder, found: Dependencies) -> None:
 def _ask(pool: Executor, entry: str, payload: dict[str, object]) -> Any:
     pool.submit(Task(id=entry, entry=entry, payload=payload, limits=_PATIENCE))
     (ended,) = pool.results()
-    if ended.ending is not Ending.ANSWERED:
-        msg = f"reading the weights and inputs of the model failed: {ended.evidence.error}"
-        raise TorchstoneError(msg)
-    return ended.answer
+    return answer_of(ended, "reading the weights and inputs of the model")

@@ -1,6 +1,5 @@
 """Export the IR of one module of an earlier check, in a process of its own."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from torchstone.errors import InputError, UnreadableFileError
 from torchstone.models.inputs import InputOptions
 from torchstone.record.check import UnitResult
 from torchstone.record.codec import load
+from torchstone.record.files import read_json
 from torchstone.record.trace import Trace
 
 
@@ -45,12 +45,8 @@ def read_about(folder: Folder) -> dict[str, Any]:
     if not folder.about.is_file() or not folder.recorded_marker.is_file() or not folder.trace.is_file():
         msg = f"{folder.path} has no check to export from; run `torchstone check MODEL --dir {folder.path}` first"
         raise UnreadableFileError(msg)
-    try:
-        about: dict[str, object] = json.loads(folder.about.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        msg = f"cannot read {folder.about}: {error}; run the check again"
-        raise UnreadableFileError(msg) from error
-    if not about.get("model"):
+    about: object = read_json(folder.about)
+    if not isinstance(about, dict) or not about.get("model"):
         msg = f"the check in {folder.path} is of a module in memory, which cannot be loaded again; check a named model"
         raise InputError(msg)
     return about

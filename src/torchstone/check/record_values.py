@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 from torchstone.check.plan import Plan
 from torchstone.check.programs import CallProgram, program_of_call, values_to_record
 from torchstone.check.settings import Folder
-from torchstone.errors import ModelError, TorchstoneError
+from torchstone.errors import InputError, ModelError, TorchstoneError, UnreadableFileError
 from torchstone.record.codec import load, write_atomically
+from torchstone.record.files import read_json
 from torchstone.record.task import Ending, Limits, Task, TaskResult
 from torchstone.record.trace import Trace
 from torchstone.workers.executor import Executor
@@ -17,6 +18,7 @@ from torchstone.workers.executor import Executor
 _OWN_ERROR = re.compile(
     r"^torchstone\.errors\.(?:CaptureError|Model\w*Error|InputError): (?P<message>[^\n]*)", re.MULTILINE
 )
+_SYSTEM_ERROR = re.compile(r"\w+Error: \[Errno \d+\] (?P<reason>[^\n]+)")  # a full disk, a missing permission
 _PATIENCE = Limits(deadline_s=3600.0)
 
 
@@ -30,7 +32,7 @@ def captured_trace(pool: Executor, folder: Folder, entry: str, command: str) -> 
     if not folder.trace.is_file():
         payload = {"trace": str(folder.trace), "command": command}
         ended = _run(pool, Task(id="capture", entry=entry, payload=payload))
-        failure = _answer_of(ended, "capturing the model")["failure"]
+        failure = answer_of(ended, "capturing the model")["failure"]
         if failure is not None:
             refuse_failure(failure["module"], failure["error"])
     return load(folder.trace, Trace)
@@ -51,7 +53,7 @@ def record_values(pool: Executor, folder: Folder, trace: Trace, found: Plan, *, 
         write_atomically(wanted, json.dumps(wanted_values(trace, rows, weights=weights)).encode())
         payload = {"wanted": str(wanted), "folder": str(folder.values)}
         ended = _run(pool, Task(id="keep", entry="torchstone.check.child.recording:record_task", payload=payload))
-        mark_recorded(folder, _answer_of(ended, "running the model again")["unwritten"])
+        mark_recorded(folder, answer_of(ended, "running the model again")["unwritten"])
     return read_unserializable(folder)
 
 
@@ -62,8 +64,12 @@ def mark_recorded(folder: Folder, unwritten: Mapping[str, str]) -> None:
 
 def read_unserializable(folder: Folder) -> dict[str, str]:
     """The rows whose arguments have no written form, and why."""
-    unwritten: dict[str, str] = json.loads(folder.recorded_marker.read_text(encoding="utf-8"))["unwritten"]
-    return unwritten
+    found = read_json(folder.recorded_marker)
+    unwritten = found.get("unwritten") if isinstance(found, dict) else None
+    if not isinstance(unwritten, dict):
+        msg = f"{folder.recorded_marker} is damaged; drop --resume to begin again"
+        raise UnreadableFileError(msg)
+    return {str(row): str(why) for row, why in unwritten.items()}
 
 
 def record_more(pool: Executor, folder: Folder, wanted: Mapping[str, object]) -> dict[str, str]:
@@ -72,7 +78,7 @@ def record_more(pool: Executor, folder: Folder, wanted: Mapping[str, object]) ->
     write_atomically(path, json.dumps(wanted).encode())
     payload = {"wanted": str(path), "folder": str(folder.values)}
     ended = _run(pool, Task(id="keep more", entry="torchstone.check.child.recording:record_task", payload=payload))
-    unwritten: dict[str, str] = _answer_of(ended, "running the model again")["unwritten"]
+    unwritten: dict[str, str] = answer_of(ended, "running the model again")["unwritten"]
     return unwritten
 
 
@@ -102,7 +108,8 @@ def _run(pool: Executor, task: Task) -> TaskResult:
     return ended
 
 
-def _answer_of(ended: TaskResult, doing: str) -> Any:
+def answer_of(ended: TaskResult, doing: str) -> Any:
+    """The answer of a task that prepares a check; raises the error that says why there is none."""
     match ended.ending:
         case Ending.ANSWERED:
             return ended.answer
@@ -110,6 +117,9 @@ def _answer_of(ended: TaskResult, doing: str) -> Any:
             words = (ended.evidence.error or "").partition(": ")[2]
             msg = f"the model does not call the same ops twice: {words}; a check needs one that does with the same seed"
             raise ModelError(msg)
+        case Ending.RAISED if found := _SYSTEM_ERROR.match(ended.evidence.error or ""):
+            msg = f"{doing} failed: {found['reason']}; run it again once that is resolved"
+            raise InputError(msg)
         case Ending.RAISED if own := _OWN_ERROR.search(ended.evidence.traceback or ""):
             raise ModelError(own["message"])
         case Ending.RAISED:

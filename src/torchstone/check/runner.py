@@ -10,7 +10,7 @@ from typing import Any, Self, assert_never
 
 import msgspec
 
-from torchstone.backends.failures import same_words
+from torchstone.backends.failures import exhausted, same_words
 from torchstone.record.base import Record
 from torchstone.record.check import UNJUDGED, Numbers, Outcome, Proof, Status, UnitResult
 from torchstone.record.task import Ending, Evidence, Task, TaskResult
@@ -265,7 +265,7 @@ class Runner:
 
     def _keep(self, request: Request, result: UnitResult) -> None:
         self._ran.add(request.task.id)
-        if result.outcome is Outcome.TOO_BUSY:
+        if result.outcome is Outcome.TOO_BUSY or (result.outcome is Outcome.NOT_RUN and exhausted(result.reason)):
             return  # a resumed run tries again
         self._journal.keep(request.task.id, result)
         if self._shared is not None and request.reuse_key:

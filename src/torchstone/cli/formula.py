@@ -318,9 +318,9 @@ def _print_trade_off(found: "TradeOff", chart: Path | None, *, as_json: bool) ->
 
     click.echo(trade_off_document(found) if as_json else trade_off_text(found))
     if chart is not None:
-        from torchstone.report.formula_chart import trade_off_chart
+        from torchstone.report.formula_chart import write_chart
 
-        chart.write_bytes(trade_off_chart(found))
+        write_chart(chart, found)
     return EXIT_FINDINGS if found.fits is None else EXIT_FINE
 
 

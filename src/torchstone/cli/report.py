@@ -1,5 +1,6 @@
 """torchstone report DIR: render what a folder holds."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,12 +45,15 @@ def command(session: Session, /, options: ReportOptions, *, folder: Path, as_jso
     """
     import msgspec
 
+    from torchstone.record.folder_lock import SHORT_WRITE_S, exclusive
     from torchstone.report.exports import write_exports
     from torchstone.report.render import TWIN_FILE, USUAL, write_report
     from torchstone.units import show_bytes
 
-    page = write_report(folder, source=not options.no_source, formats=(*USUAL, "csv") if options.with_csv else USUAL)
-    written = write_exports(folder, options.exports) if options.exports else []
+    formats = (*USUAL, "csv") if options.with_csv else USUAL
+    with exclusive(folder, wait_s=SHORT_WRITE_S) if folder.is_dir() else nullcontext():
+        page = write_report(folder, source=not options.no_source, formats=formats)
+        written = write_exports(folder, options.exports) if options.exports else []
     size_bytes = page.stat().st_size
     if as_json:
         document = {

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from itertools import count
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 import msgspec
 
@@ -18,7 +17,7 @@ from torchstone.memory.log_source import Progress
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
 from torchstone.memory.ttnn_files import ttnn_file_in
-from torchstone.record.codec import decode, encode, write_atomically
+from torchstone.record.codec import decode, encode, replacing, write_atomically
 from torchstone.record.files import read_unpacked
 from torchstone.record.memory import MemoryTimeline
 
@@ -118,6 +117,26 @@ def next_folder(folder: MemoryFolder, *, packed: bytes | None = None, log: Path 
     raise AssertionError  # the numbers do not end
 
 
+def claimed_folder(folder: MemoryFolder) -> MemoryFolder:
+    """The next free folder, with an empty log in it: of two scripts of one name that start together, each has its own.
+
+    Where no file can be created, the folder is given all the same: the script runs, and its log is reported as lost.
+    """
+    while True:
+        free = next_folder(folder)
+        try:
+            free.path.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            return free
+        try:
+            free.log.touch(exist_ok=False)
+        except FileExistsError:  # another script was faster
+            continue
+        except OSError:
+            pass
+        return free
+
+
 def _is_taken(folder: MemoryFolder, log: Path | None) -> bool:
     if folder.timeline.exists():
         return True
@@ -184,15 +203,8 @@ def write_folder(
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
     """Write a file piece by piece, and move it into place when it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            file.writelines(pieces)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
-    Path(file.name).chmod(0o644)
-    Path(file.name).replace(path)
+    with replacing(path) as file:
+        file.writelines(pieces)
 
 
 def read_timeline(path: Path) -> MemoryTimeline:

@@ -181,6 +181,7 @@ _HEAD = re.compile(
 _PLAIN_HEAD = re.compile(r'(?:(%[^="]*?) = )?"?([A-Za-z_][\w$-]*\.[\w.$-]+)"?(.*)', re.DOTALL)
 _VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
 _RESULT = re.compile(r"(%[\w$.-]+)(?::(\d+))?")
+_MOST_DIGITS = 4  # of the number of results of one op
 _ARROW = re.compile(r"\)\s*->\s*")
 
 
@@ -275,7 +276,8 @@ def result_names(text: str) -> tuple[str, ...]:
         return (text,)  # nearly all ops have one result
     names: list[str] = []
     for name, count in _RESULT.findall(text):
-        names += [f"{name}#{index}" for index in range(int(count))] if count else [name]
+        several = int(count) if 0 < len(count) <= _MOST_DIGITS else 0  # more is damage: an op has a handful of results
+        names += [f"{name}#{index}" for index in range(several)] if several else [name]
     return tuple(names)
 
 

@@ -16,6 +16,7 @@ from torchstone.memory.study import outermost_run
 from torchstone.memory.torch_memory import is_torch_file, read_torch_file
 from torchstone.memory.ttnn_files import is_ttnn_file, read_ttnn_file
 from torchstone.record.base import Record
+from torchstone.record.codec import replacing
 from torchstone.record.files import encodable
 from torchstone.record.memory import NONE, MemoryTimeline, ProgramRun, Role
 
@@ -185,16 +186,13 @@ def write_last_run(log: Path, last: LastRun, target: Path, *, rank: str = "") ->
     if target.exists() and target.samefile(log):
         msg = f"{target} is the log itself; choose another file with --output"
         raise InputError(msg)
-    scratch = target.with_name(f".{target.name}.part")
+    written = 0
     try:
-        with scratch.open("wb") as file:
-            written = 0
+        with replacing(target) as file:
             for line in select_lines(_lines_of(log, rank), last):
                 file.write(line)
                 written += 1
-        scratch.replace(target)
     except OSError as error:
-        scratch.unlink(missing_ok=True)
         msg = f"cannot copy {log} to {target}: {error.strerror or error}"
         raise UnreadableFileError(msg) from error
     return written

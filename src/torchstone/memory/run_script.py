@@ -45,15 +45,20 @@ def logging_environment(current: Mapping[str, str]) -> dict[str, str]:
     return kept | WANTED
 
 
+def require_script(script: Path) -> None:
+    """Raise InputError where there is no such file."""
+    if not script.is_file():
+        msg = f"there is no script {script}; give the path of a Python file"
+        raise InputError(msg)
+
+
 def run_script(script: Path, arguments: Sequence[str], *, log: Path, show_log: bool = False) -> ScriptRun:
     """Run a Python script, show its output as it comes, and save everything to the log.
 
     Lines of the runtime go only to the log unless show_log is set. Ctrl-C reaches the script; its output is saved. The
     script always runs to its end: a log that cannot be written (a full disk) is given up, and its space with it.
     """
-    if not script.is_file():
-        msg = f"there is no script {script}; give the path of a Python file"
-        raise InputError(msg)
+    require_script(script)
     command = [sys.executable, str(script), *arguments]
     environment = logging_environment(os.environ)
     with (

@@ -18,6 +18,7 @@ from typing import Never
 
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.memory.graphs import OpenRun, close_run, freeze_run
+from torchstone.memory.pickle_limits import problem_of_pickle
 from torchstone.memory.timeline_builder import Scale, TimelineBuilder
 from torchstone.record.files import parse_json, read_unpacked
 from torchstone.record.memory import (
@@ -116,6 +117,9 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def _unpickled(data: bytes, path: Path) -> Json:
+    if problem := problem_of_pickle(data):
+        msg = f"{path} is a damaged pickle: {problem}"
+        raise UnreadableFileError(msg)
     try:
         document: object = _PlainUnpickler(io.BytesIO(data)).load()
     except pickle.UnpicklingError as error:

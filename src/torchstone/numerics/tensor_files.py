@@ -66,7 +66,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     head = json.dumps(header).encode()
     head += b" " * (-len(head) % _ALIGNMENT)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
+    # named as record.folder_lock knows it, so that a command that is run again removes what a killed one left
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{os.getpid()}-", suffix=".part", delete=False) as file:
         try:
             file.write(len(head).to_bytes(_LENGTH_BYTES, "little"))
             file.write(head)

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from torchstone.record.base import Document, Record, Schema
-from torchstone.record.consistency import distinct, known, same_length
+from torchstone.record.consistency import distinct, inside, known, same_length
 from torchstone.record.unique import UniqueModule, check_unique
 
 
@@ -239,6 +239,12 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     reused: bool = False  # that result is of an earlier run
 
     @property
+    def files(self) -> tuple[str, ...]:
+        """The scripts: the repro, its other forms, and the one that passes."""
+        others = [rung.file for rung in self.ladder[1:]] + ([] if self.twin is None else [self.twin.file])
+        return tuple(file for file in (self.repro, *others) if file)
+
+    @property
     def subject(self) -> str:
         """What fails: an op, ops that fail only together, or the code of a module."""
         if not self.ops:
@@ -392,8 +398,10 @@ class CheckResult(Document, frozen=True, kw_only=True, omit_defaults=False):
         distinct("findings", findings)
         for finding in self.findings:
             known(f"finding {finding.id}", finding.modules, modules)
+            inside(f"finding {finding.id}", finding.files)
         for module in self.modules:
             known(f"module {module.id}", module.findings, findings)
+            inside(f"module {module.id}", module.irs)
 
     @property
     def counts(self) -> dict[str, int]:

@@ -2,16 +2,18 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TypeVar
+from typing import IO, TypeVar
 
 import msgspec
 
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.base import PREFIX, Document, Record, Schema
 from torchstone.record.files import encodable, problem_of, read_file, shortened
+from torchstone.record.folder_lock import unfinished_prefix
 
 D = TypeVar("D", bound=Document)
 R = TypeVar("R", bound=Record)
@@ -102,12 +104,19 @@ def save(path: Path, record: Document) -> None:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file as a whole: a reader sees the old one or the new one, never a part."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file that takes the place of `path` when the block ends; where the block fails, the old one stays."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
+        with NamedTemporaryFile(dir=path.parent, prefix=unfinished_prefix(), suffix=".part", delete=False) as file:
             unfinished = Path(file.name)
             try:
-                file.write(content)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
                 unfinished.chmod(0o666 & ~_umask())

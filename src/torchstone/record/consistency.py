@@ -5,6 +5,7 @@ the field and the first value that is wrong.
 """
 
 from collections.abc import Collection, Iterable, Sequence, Sized
+from pathlib import PurePosixPath
 
 
 def same_length(**columns: Sized) -> None:
@@ -43,3 +44,11 @@ def distinct(name: str, found: Sequence[str]) -> None:
         twice = next(one for one in found if found.count(one) > 1)
         msg = f"{name} has {twice[:80]!r} twice"
         raise ValueError(msg)
+
+
+def inside(name: str, files: Iterable[str]) -> None:
+    """All files are below the folder of results: a report shows them, and must not show others."""
+    for file in files:
+        if file and ("\\" in file or ".." in PurePosixPath(file).parts or PurePosixPath(file).is_absolute()):
+            msg = f"{name} names {file[:80]!r}, which is not a file below the folder of results"
+            raise ValueError(msg)

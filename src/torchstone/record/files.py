@@ -13,10 +13,13 @@ import stat
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchstone.errors import UnreadableFileError
 from torchstone.units import show_bytes
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile
 
 MAX_FILE_BYTES = 512 << 20  # of a document that is read as a whole, as it is or unpacked
 MAX_DEPTH = 200  # of lists and objects in each other
@@ -29,6 +32,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
 _DIGITS = bytes(48 if chr(code).isdecimal() else 32 for code in range(128)) + b" " * 128  # a digit -> 0, else a space
 _LONG = b"0" * (MAX_DIGITS + 1)
 _UNSIZED_BYTES = 1 << 24
+_STORED, _DEFLATED = 0, 8  # methods of zip archives
 _SHOWN_CHARACTERS = 200  # of an error that a decoder reports
 
 
@@ -153,3 +157,16 @@ def shortened(error: Exception) -> str:
 
 def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or shortened(error)
+
+
+def problem_of_archive(archive: "ZipFile", size_bytes: int) -> str:
+    """Why a zip archive of this size is not read; "" where it is.
+
+    Python allocates what a member claims before it reads it, and what an unusual compression asks for.
+    """
+    for one in archive.infolist():
+        if one.compress_type not in (_STORED, _DEFLATED):
+            return f"its member {one.filename[:80]!r} is compressed in a way that is not read"
+        if one.compress_size > size_bytes:
+            return f"its member {one.filename[:80]!r} claims to have more bytes than the file"
+    return ""

@@ -323,6 +323,12 @@ class Comparison(Document, frozen=True, kw_only=True, omit_defaults=False):
     unknown: tuple[str, ...] = ()  # names of the candidate that the golden data does not have
     notes: tuple[str, ...] = ()
 
+    def check(self) -> None:
+        """An error that spreads has layers to spread over."""
+        if self.spread and not self.layers:
+            msg = "spread describes layers, and there are none"
+            raise ValueError(msg)
+
     @property
     def suspicious(self) -> tuple[TensorVerdict, ...]:
         """The tensors that passed with an error that noise explains only in part."""

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import struct
 import tokenize
 import warnings
 import zipfile
@@ -17,6 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from torchstone.errors import InputError, UnreadableFileError
+from torchstone.record.files import problem_of_archive
 from torchstone.reference.golden_files import OUTPUTS
 from torchstone.reference.structure import tensors_of
 from torchstone.reference.tensorbin import read_tensorbin
@@ -24,7 +26,8 @@ from torchstone.reference.tensorbin import read_tensorbin
 SETUP_FILE = "setup.json"
 WEIGHTS = "weights"  # tensors below this name are the weights of the port, not results
 _DAMAGED = (OSError, ValueError, RuntimeError, LookupError, EOFError, MemoryError, OverflowError, SyntaxError,
-            TypeError, zipfile.BadZipFile, zlib.error, tokenize.TokenError, safetensors.SafetensorError)  # fmt: skip
+            TypeError, AttributeError, AssertionError, zipfile.BadZipFile, zlib.error, tokenize.TokenError,
+            safetensors.SafetensorError, struct.error)  # fmt: skip
 _BFLOAT16_IN_NUMPY = np.dtype("V2")  # what numpy writes for bfloat16, which it does not know
 MAX_RATIO = 100  # of unpacked to compressed bytes of an archive, beyond
 _MAX_UNPACKED_BYTES = 1 << 32
@@ -170,6 +173,9 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 def _read_npz(path: Path) -> dict[str, Tensor]:
     with zipfile.ZipFile(path) as archive:
         unpacked_bytes = sum(one.file_size for one in archive.infolist())
+        problem = problem_of_archive(archive, path.stat().st_size)
+    if problem:
+        raise ValueError(problem)
     if unpacked_bytes > max(_MAX_UNPACKED_BYTES, MAX_RATIO * path.stat().st_size):
         msg = f"it unpacks to {unpacked_bytes:,} bytes, more than {MAX_RATIO} times its size"
         raise ValueError(msg)

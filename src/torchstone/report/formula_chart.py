@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log
+from pathlib import Path
 
+from torchstone.record.codec import write_atomically
 from torchstone.record.formula import COMPUTE, TRAFFIC, TradeOff
 from torchstone.units import show_bytes, show_seconds
 
@@ -46,6 +48,11 @@ class _Axis:
         """Powers of the base, every second or third one where there are many."""
         powers = range(int(self.low), int(self.high) + 1)
         return [float(self.base) ** power for power in powers[:: max(1, ceil(len(powers) / _MOST_TICKS))]]
+
+
+def write_chart(path: Path, found: TradeOff) -> None:
+    """Write the chart to a file, whole or not at all."""
+    write_atomically(path, trade_off_chart(found))
 
 
 def trade_off_chart(found: TradeOff) -> bytes:

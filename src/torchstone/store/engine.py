@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from sqlalchemy import (
     URL,
     Column,
@@ -27,6 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from torchstone.errors import InputError, MissingExtraError, NewerSchemaError, UnreadableFileError
+from torchstone.record.files import shortened
 from torchstone.store import without_password
 
 if TYPE_CHECKING:
@@ -158,6 +160,9 @@ def readable_errors(address: URL) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise _readable_error(error, address) from error
+    except (UnicodeDecodeError, msgspec.DecodeError) as error:  # SQLite checks neither texts nor documents
+        msg = f"{display_name(address)} is damaged ({shortened(error)}); it was not changed: use a copy"
+        raise UnreadableFileError(msg) from error
 
 
 def _readable_error(error: DBAPIError, address: URL) -> Exception:

@@ -43,7 +43,7 @@ def read_sweep(store: Store, run: str) -> SweepRun | None:
         if body is None:
             return None
         results = tuple(_results(connection, run))
-    return replace(msgspec.json.decode(body, type=SweepRun), results=results)
+        return replace(msgspec.json.decode(body, type=SweepRun), results=results)
 
 
 def passing_configurations(store: Store, backend: str) -> frozenset[str]:

@@ -1,6 +1,7 @@
 """Vectors and runs on disk: the plan before the first vector, a line per result as it comes, the whole at the end."""
 
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.codec import load, save
+from torchstone.record.folder_lock import remove_unfinished
 from torchstone.record.vector import Quarantine, SweepPlan, SweepRun, Vector, VectorFile, VectorResult
 from torchstone.workers.journal import ResultJournal, read_results
 
@@ -127,8 +129,10 @@ class RunFolder(Record, frozen=True, kw_only=True):
         return load(self.path / _PLAN, SweepPlan)
 
     def journal(self) -> ResultJournal[VectorResult]:
-        """The results by vector, to add to."""
-        return ResultJournal(self.path / _RESULTS, VectorResult)
+        """The results by vector, to add to; what a killed process did not complete is removed."""
+        opened = ResultJournal(self.path / _RESULTS, VectorResult)
+        remove_unfinished(self.path)
+        return opened
 
     def results(self) -> dict[str, VectorResult]:
         """The results so far, the last one of each vector."""
@@ -149,6 +153,10 @@ class RunFolder(Record, frozen=True, kw_only=True):
     def finish(self, run: SweepRun) -> None:
         """Write the whole."""
         save(self.path / _RUN, run)
+
+    def discard(self) -> None:
+        """Remove a run that has no result."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
 
 def new_run(folder: Path, plan: SweepPlan) -> RunFolder:

@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import socket
 import sys
 import time
@@ -16,6 +17,8 @@ import traceback
 from typing import Any
 
 from torchstone.workers import containment
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
 MOST_ERROR_CHARACTERS = 2_000
@@ -94,7 +97,9 @@ def _measured(elapsed_s: float) -> dict[str, object]:
 
 
 def _line(document: dict[str, object]) -> bytes:
-    return json.dumps(document, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    text = json.dumps(document, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    # the name of a file need not be UTF-8: what stands for its other bytes is written out, as JSON has no place for it
+    return _LONE_SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text).encode() + b"\n"
 
 
 def _shortened(text: str, most: int) -> str:

@@ -12,6 +12,7 @@ from torchstone.record import codec
 from torchstone.record.analysis import Analysis, AnalysisStage, StageState
 from torchstone.record.check import CheckResult
 from torchstone.record.cost import CostTable
+from torchstone.record.folder_lock import exclusive
 from torchstone.record.formula import Coverage
 from torchstone.record.trace import Trace
 from torchstone.units import show_bytes, show_count, show_seconds
@@ -120,6 +121,11 @@ def analyze_module(model: "nn.Module", inputs: object, trace: Trace, request: An
 
 
 def _analyzed(run: _Run) -> Analysis:
+    with exclusive(run.request.folder):
+        return _answered(run)
+
+
+def _answered(run: _Run) -> Analysis:
     trace = _capture(run)
     run.stage("structure", "What is it made of", lambda: _structure(trace))
     run.stage("cost", "What does it cost", lambda: _cost(run, trace))
@@ -277,7 +283,8 @@ def _check(run: _Run, trace: Trace, backend: str, folder: Path) -> _Answer:
     if run.model is not None:
         result: CheckResult = check_model(run.model, run.inputs, backend, folder)
     else:
-        asked = CheckRequest(model=named, settings=Settings(backend=backend), folder=folder)
+        captured = folder == run.request.folder
+        asked = CheckRequest(model=named, settings=Settings(backend=backend), folder=folder, captured=captured)
         result = run_requested_check(asked, run.progress, watching=run.watching)
     sentences = [f"{backend}: {verdict_sentence(result)}"]
     if result.findings:

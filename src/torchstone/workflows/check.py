@@ -13,6 +13,7 @@ from torchstone.check.check_model import Observer, OtherStages, Subject, run_che
 from torchstone.check.settings import Folder, Settings
 from torchstone.errors import InputError
 from torchstone.record.check import CheckComparison, CheckResult, UnitResult
+from torchstone.record.folder_lock import exclusive
 from torchstone.record.trace import Trace
 from torchstone.workflows.model_source import ModelRequest, name_code, require_values
 from torchstone.workflows.progress import SILENT, Progress
@@ -34,6 +35,7 @@ class CheckRequest:
     settings: Settings
     folder: Path | None = None  # None: only the result is returned, and its files are deleted
     resume: bool = False  # continue the interrupted check in `folder`
+    captured: bool = False  # `folder` has the trace of this model and these inputs already
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +74,14 @@ def run_requested_check(
     if request.resume and request.folder is None:
         msg = "--resume needs the --dir of the interrupted run"
         raise InputError(msg)
-    subject = _subject(replace(request.model, backward=False))
+    subject = replace(_subject(replace(request.model, backward=False)), captured=request.captured)
     name_code(request.model, progress, request.settings.backend)
     settings = msgspec.structs.replace(request.settings, backward=request.model.backward)
     with _result_folder(request.folder) as folder:
         result = run_check(subject, settings, folder, stages=STAGES, resume=request.resume, observer=watching)
-    if request.folder is not None:
-        _write_pages(request.folder, progress)
-    elif result.findings:
+        if request.folder is not None:
+            _write_pages(request.folder, progress)
+    if request.folder is None and result.findings:
         progress.note("add --dir D to keep the repro script of each failure, the IR and the report")
     return result
 
@@ -105,8 +107,8 @@ def check_model(
     checked = _live_subject(subject, inputs, model)
     with _result_folder(None if folder is None else Path(folder)) as opened:
         result = run_check(checked, chosen, opened, stages=STAGES)
-    if folder is not None:
-        _write_pages(Path(folder), SILENT)
+        if folder is not None:
+            _write_pages(Path(folder), SILENT)
     return result
 
 
@@ -197,7 +199,8 @@ def _live_subject(subject: "str | nn.Module | Trace", inputs: object, model: "nn
 @contextmanager
 def _result_folder(path: Path | None) -> Iterator[Folder]:
     if path is not None:
-        yield Folder(path=path.resolve())
+        with exclusive(path):
+            yield Folder(path=path.resolve())
         return
     with TemporaryDirectory(prefix="torchstone-check-") as temporary:
         yield Folder(path=Path(temporary))

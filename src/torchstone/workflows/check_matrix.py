@@ -12,6 +12,7 @@ from torchstone.check.matrix import Cell, results_page, unlocking_ops, unlocking
 from torchstone.check.settings import Folder, Settings
 from torchstone.errors import InputError, TorchstoneError
 from torchstone.record.codec import write_atomically
+from torchstone.record.folder_lock import exclusive
 from torchstone.workflows.check import STAGES
 from torchstone.workflows.progress import SILENT, Progress
 
@@ -62,9 +63,9 @@ def run_matrix(request: MatrixRequest, progress: Progress = SILENT, observer: Ob
 def _check(request: MatrixRequest, model: str, backend: str, observer: Observer | None) -> Cell:
     settings = msgspec.structs.replace(request.settings, backend=backend, python=request.pythons.get(backend))
     folder = Folder(path=(request.folder / _file_name(backend) / _file_name(model)).resolve())
-    folder.path.mkdir(parents=True, exist_ok=True)
     try:
-        result = run_check(Subject(model=model), settings, folder, stages=STAGES, resume=True, observer=observer)
+        with exclusive(folder.path):
+            result = run_check(Subject(model=model), settings, folder, stages=STAGES, resume=True, observer=observer)
     except TorchstoneError as error:
         return Cell(model=model, backend=backend, refused=str(error))
     return Cell(model=model, backend=backend, result=result)

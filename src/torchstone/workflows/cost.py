@@ -8,10 +8,10 @@ from typing import Literal, get_args
 
 import msgspec
 
-from torchstone.errors import InputError
+from torchstone.errors import InputError, require_package
 from torchstone.record.cost import Conventions, CostTable
 from torchstone.record.trace import Trace
-from torchstone.workflows.model_source import ModelRequest, load_trace
+from torchstone.workflows.model_source import ModelRequest, load_trace, saved_trace
 from torchstone.workflows.progress import SILENT, Progress
 
 Logits = Literal["all", "last"]
@@ -185,6 +185,9 @@ def as_shipped(trace: Trace, options: PricingOptions) -> PricingOptions:
 def load_priced_trace(request: CostRequest, progress: Progress = SILENT) -> Trace:
     """Load the trace of a request, its custom prices registered; raises as `load_trace` and `register_prices` do."""
     if request.prices is not None:
+        require_prices(request.prices)
+        if saved_trace(request.model.model) is None:
+            require_package("torch", needed_for="loading a model")
         progress.note(f"executing {request.prices} ...")
         register_prices(request.prices)
     return load_trace(request.model, progress, keywords=logits_keywords(request.logits))
@@ -206,14 +209,19 @@ def logits_keywords(logits: Logits | None) -> dict[str, object]:
     return {} if logits is None else {"logits_to_keep": 1 if logits == "last" else 0}
 
 
+def require_prices(path: Path) -> None:
+    """Raise InputError where there is no such file."""
+    if not path.is_file():
+        msg = f"cannot read {path}, given with --prices; give a Python file that uses @register_price"
+        raise InputError(msg)
+
+
 def register_prices(path: Path) -> None:
     """Execute the user's file, which registers its prices; an unchanged file is executed once per process.
 
     Raises InputError for a missing file, and where the file raises.
     """
-    if not path.is_file():
-        msg = f"cannot read {path}, given with --prices; give a Python file that uses @register_price"
-        raise InputError(msg)
+    require_prices(path)
     _execute_prices(path.resolve(), path.stat().st_mtime_ns)
 
 

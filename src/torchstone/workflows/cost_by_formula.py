@@ -11,7 +11,7 @@ import msgspec
 
 from torchstone.errors import FormulaError, InputError, TorchstoneError
 from torchstone.formula.agent.providers import Provider, ProviderError
-from torchstone.formula.database.files import Formulas, key_of, remove_entry, save_entry
+from torchstone.formula.database.files import Formulas, key_of, remove_entry, save_entries, save_entry
 from torchstone.formula.database.templates import name_of
 from torchstone.record.cost import Causal
 from torchstone.record.formula import FormulaCost, FormulaEntry, MeasuredCost
@@ -180,11 +180,10 @@ class _Known:
         model = ConfiguredModel(blueprint=setup.blueprint, bench=bench, options=options, image_size=image_size)
         library = derive_model(model, seen)
         found = {name: library.entries[name] for name in missing if name in library.entries}
-        new = {}
-        for entry in found.values():
-            save_entry(entry)
-            key = key_of(entry.module_path, entry.variant)
-            new[key] = entry
+        new = {key_of(entry.module_path, entry.variant): entry for entry in found.values()}
+        if new:
+            save_entries(new.values())
+        for key in new:
             self.blocked.pop(key, None)
         self.formulas = Formulas(entries={**self.formulas.entries, **new}, own=self.formulas.own | new.keys())
         refused = {name: one.reason for name, one in library.refused.items()}

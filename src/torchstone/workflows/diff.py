@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -12,6 +13,7 @@ from torchstone.errors import InputError
 from torchstone.record.base import Document
 from torchstone.record.codec import load, save
 from torchstone.record.diff import Change, FolderDiff, ModuleDiff, OpDiff, Quantity, TensorDiff
+from torchstone.record.folder_lock import SHORT_WRITE_S, exclusive
 from torchstone.record.trace import Trace
 from torchstone.record.value import tensors_in
 from torchstone.units import show_bytes
@@ -36,6 +38,11 @@ def diff_folders(before: Path, after: Path, folder: Path | None = None, progress
 
     Raises InputError for folders that have nothing in common, and UnreadableFileError for a damaged document.
     """
+    with nullcontext() if folder is None else exclusive(folder, wait_s=SHORT_WRITE_S):
+        return _compared(before, after, folder, progress)
+
+
+def _compared(before: Path, after: Path, folder: Path | None, progress: Progress) -> FolderDiff:
     from torchstone.record.cost import CostTable
     from torchstone.record.reference import GoldenData
 

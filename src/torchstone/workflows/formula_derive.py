@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError, MissingExtraError, ModelError
-from torchstone.record.formula import BuiltBy, FormulaDatabase, FormulaEntry, MeasuredCost, Quantity
+from torchstone.record.formula import BuiltBy, FormulaEntry, MeasuredCost, Quantity
 from torchstone.workflows.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -217,17 +217,14 @@ def save_derived(result: DeriveResult, out: Path | None = None) -> SavedEntries:
 
     Entries of the same name are replaced, others stay. Raises InputError where the file cannot be written.
     """
-    from torchstone.formula.database.files import key_of, load_file, save_entry, save_file
+    from torchstone.formula.database.files import add_to_file, save_entries
 
     everything = with_callees(result.entries, result.library)
     if out is not None:
-        known = load_file(out).modules if out.exists() else {}
-        added = {key_of(entry.module_path, entry.variant): entry for entry in everything}
-        save_file(out, FormulaDatabase(modules={**known, **added}))
+        add_to_file(out, everything)
         return SavedEntries(path=out, num_entries=len(everything))
-    saved = [save_entry(entry) for entry in everything]
-    damaged = tuple(aside for _, aside in saved if aside is not None)
-    return SavedEntries(path=saved[-1][0], num_entries=len(everything), damaged=damaged)
+    path, aside = save_entries(everything)
+    return SavedEntries(path=path, num_entries=len(everything), damaged=() if aside is None else (aside,))
 
 
 def with_callees(entries: Iterable[FormulaEntry], library: "Library") -> list[FormulaEntry]:

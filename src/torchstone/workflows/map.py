@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from torchstone.errors import InputError
+from torchstone.record.codec import write_atomically
 from torchstone.record.mapping import MappedModule, MappedOp, ModelMapping, worst
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
 from torchstone.workflows.memory_plan import answer_of, mapping_environment, plan_memory, run_programs
@@ -118,10 +119,9 @@ def _skeletons(trace: "Trace", environment: "Environment", request: MapRequest, 
         answers = run_programs(list(programs.values()), environment, jobs=request.jobs)
     folder = request.folder / SKELETONS
     with writing_to(request.folder):
-        folder.mkdir(parents=True, exist_ok=True)
         for name, answer in zip(programs, answers, strict=True):
             if answer.get("source"):
-                (folder / f"{name}.py").write_text(answer["source"], encoding="utf-8")
+                write_atomically(folder / f"{name}.py", answer["source"].encode())
                 found[name] = f"{SKELETONS}/{name}.py"
             else:
                 found[name] = f"none: {answer['outcome']}: {answer.get('detail') or ''}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError
+from torchstone.record.folder_lock import SHORT_WRITE_S, exclusive
 from torchstone.units import show_bytes
 from torchstone.workflows.progress import SILENT, Progress
 from torchstone.workflows.result_folder import writing_to
@@ -186,12 +187,16 @@ def _write_documents(
     from torchstone.memory.folder import next_folder, pack_timeline, write_folder
 
     packed = pack_timeline(study.timeline)
-    folder = next_folder(wanted, packed=packed, log=log)
+    each_op = all_documents or len(study.timeline.ops) <= MOST_DOCUMENTED_OPS
+    folder = None
+    while folder is None:  # another command may take the folder before this one has its lock
+        free = next_folder(wanted, packed=packed, log=log)
+        with exclusive(free.path, wait_s=SHORT_WRITE_S), writing_to(free.path):
+            if next_folder(wanted, packed=packed, log=log) == free:
+                write_folder(free, study.timeline, packed=packed, each_op=each_op)
+                folder = free
     if folder != wanted:
         progress.note(f"{wanted.path} holds another report, which is kept")
-    each_op = all_documents or len(study.timeline.ops) <= MOST_DOCUMENTED_OPS
-    with writing_to(folder.path):
-        write_folder(folder, study.timeline, packed=packed, each_op=each_op)
     for path in (folder.memory, folder.operations, folder.registry, folder.timeline):
         if each_op or path not in (folder.memory, folder.operations):
             _note_written(path, progress)
@@ -423,10 +428,11 @@ def run_memory(request: ScriptRequest, progress: Progress = SILENT, *, watch: Wa
     The script runs in a process of its own; its exit code and a log without memory lines are results. Raises InputError
     for a script that cannot be started.
     """
-    from torchstone.memory.folder import folder_for, next_folder
-    from torchstone.memory.run_script import run_script
+    from torchstone.memory.folder import claimed_folder, folder_for
+    from torchstone.memory.run_script import require_script, run_script
 
-    folder = next_folder(folder_for(request.script, directory=request.directory, name=request.name))
+    require_script(request.script)
+    folder = claimed_folder(folder_for(request.script, directory=request.directory, name=request.name))
     progress.note(f"executing {request.script} ...")
     ran = run_script(request.script, request.arguments, log=folder.log, show_log=request.show_log)
     if ran.problem:

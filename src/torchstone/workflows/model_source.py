@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace as set_fields
 
-from torchstone.errors import InputError, ModelInputsError, UnreadableFileError
+from torchstone.errors import InputError, ModelInputsError, UnreadableFileError, require_package
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.record.codec import load as load_record
 from torchstone.record.trace import Trace
@@ -78,18 +78,26 @@ def load_trace(
 def name_code(request: ModelRequest, progress: Progress, *more: str) -> None:
     """Name the user's code before it is executed: the first line that a command prints about a model.
 
-    `more` is code that is executed beside the model's: a backend of the user's own.
+    `more` is code that is executed beside the model's: a backend of the user's own. Raises MissingExtraError without
+    torch, before anything is named: no model can be loaded then.
     """
-    name_targets(progress, request.model, request.inputs if isinstance(request.inputs, str) else "", *more)
+    inputs = request.inputs if isinstance(request.inputs, str) else ""
+    name_targets(progress, request.model, inputs, *more, needed_for="loading a model")
 
 
-def name_targets(progress: Progress, *given: str) -> None:
-    """Name those of some texts that name code, files above all; raises InputError for a file that does not exist."""
+def name_targets(progress: Progress, *given: str, needed_for: str = "") -> None:
+    """Name those of some texts that name code, files above all.
+
+    Raises InputError for a file that does not exist, and MissingExtraError where torch is `needed_for` something and is
+    not installed.
+    """
     from torchstone.models.user_code import parse_target
 
     targets = [target for text in given if (target := parse_target(text)) is not None]
     for target in targets:
         target.require_file()  # nothing is executed where the file does not exist
+    if needed_for:
+        require_package("torch", needed_for=needed_for)
     if targets:
         progress.note(f"executing {', '.join(dict.fromkeys(target.module for target in targets))} ...")
 

@@ -9,6 +9,7 @@ from torchstone.errors import InputError, ModelError
 from torchstone.models.inputs import InputOptions
 from torchstone.models.load_model import require_existing
 from torchstone.record.codec import save, write_atomically
+from torchstone.record.folder_lock import exclusive
 from torchstone.record.reference import CHECKLIST_FILE, DELIVERABLES, Box, Check, Checklist, Comparison
 from torchstone.record.trace import Trace
 from torchstone.record.unique import UNIQUE_FILE, unique_modules
@@ -250,6 +251,11 @@ def _with_values(loaded: "LoadedWithSource") -> "LoadedWithSource":
 
 
 def _make(source: _Source, plan: _Plan, progress: Progress) -> ReferenceOutcome:
+    with exclusive(plan.folder):
+        return _made(source, plan, progress)
+
+
+def _made(source: _Source, plan: _Plan, progress: Progress) -> ReferenceOutcome:
     with progress.step("running the model on real tensors"):
         trace = _captured(source)
     if trace.failure is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from torchstone.errors import InputError
 from torchstone.record.base import Document
 from torchstone.record.codec import save
+from torchstone.record.folder_lock import SHORT_WRITE_S, exclusive
 from torchstone.record.trace import Trace
 from torchstone.record.unique import UNIQUE_FILE, unique_modules
 from torchstone.units import show_bytes
@@ -44,7 +45,7 @@ def write_result(path: Path, result: Document, progress: Progress = SILENT) -> N
 def _write(folder: Path, documents: Mapping[str, Document]) -> Path:
     from torchstone.report.render import write_report
 
-    with writing_to(folder):
+    with exclusive(folder, wait_s=SHORT_WRITE_S), writing_to(folder):
         for name, document in documents.items():
             save(folder / name, document)
         return write_report(folder)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from torchstone.errors import InputError, require_package, unknown_name
+from torchstone.record.folder_lock import SHORT_WRITE_S, exclusive
 from torchstone.record.sweep_summary import GenerateSummary, Share
 from torchstone.workflows.database import database_address, database_variable, existing_database, open_store
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
@@ -304,7 +305,7 @@ def write_by_module(folder: Path, vectors: "tuple[Vector, ...]") -> list[Path]:
     for vector in vectors:
         by_module.setdefault(vector.module, []).append(vector)
     files = [VectorFile(module=name, vectors=tuple(group)) for name, group in by_module.items()]
-    with writing_to(folder):
+    with exclusive(folder, wait_s=SHORT_WRITE_S), writing_to(folder):
         return write_vectors(folder, files)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError, UnreadableFileError
+from torchstone.record.folder_lock import SHORT_WRITE_S, exclusive
 from torchstone.record.sweep_summary import RETRACE_RESULTS, RetraceSummary, retraced
 from torchstone.workflows.database import open_store
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
@@ -159,7 +160,7 @@ def write_history(history: "SweepHistory", folder: Path = DEFAULT_FOLDER) -> Pat
     from torchstone.report.render import write_report
     from torchstone.report.sections.sweep import FILE
 
-    with writing_to(folder):
+    with exclusive(folder, wait_s=SHORT_WRITE_S), writing_to(folder):
         save(folder / FILE, history)
         return write_report(folder)
 
@@ -205,12 +206,19 @@ def change_quarantine(request: QuarantineRequest) -> "Quarantine":
 
     Raises InputError for an entry without a reason, one that is not there, and a folder that cannot be written.
     """
+    from torchstone.sweep.folder import read_quarantine
+
+    if not request.vector:
+        return read_quarantine(request.folder)
+    with exclusive(request.folder, wait_s=SHORT_WRITE_S):
+        return _changed_quarantine(request)
+
+
+def _changed_quarantine(request: QuarantineRequest) -> "Quarantine":
     from torchstone.record.vector import Quarantine, QuarantineEntry
     from torchstone.sweep.folder import read_quarantine, write_quarantine
 
     known = read_quarantine(request.folder)
-    if not request.vector:
-        return known
     others = tuple(one for one in known.entries if (one.vector, one.backend) != (request.vector, request.backend))
     if request.remove:
         if len(others) == len(known.entries):

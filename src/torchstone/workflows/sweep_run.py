@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchstone.errors import InputError, unknown_name
+from torchstone.errors import InputError, WorkerError, unknown_name
 from torchstone.workflows.database import database_variable, existing_database, open_store, with_database
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
 from torchstone.workflows.model_source import name_targets
@@ -119,13 +119,17 @@ def run_sweep(
     if plan.is_empty:
         msg = f"there is nothing to run in {request.folder}; `torchstone sweep generate` makes vectors"
         raise InputError(msg)
-    name_targets(progress, request.backend, *dict.fromkeys(vector.path for vector in plan.vectors if vector.path))
+    code = dict.fromkeys(vector.path for vector in plan.vectors if vector.path)
+    name_targets(progress, request.backend, *code, needed_for=_needs_torch(request, plan))
     run_folder = plan.interrupted or _begin(request, plan.vectors)
     start = time.perf_counter()
     notes: list[str] = []
-    with _resumable(run_folder, request, progress):
+    with _resumable(run_folder, request, progress, is_new=plan.interrupted is None):
         with run_folder.journal() as journal:
-            for result in _results(run_folder.plan(), plan.vectors, request, notes):
+            if run_folder.is_finished:  # by another process that resumed it, too
+                return run_folder.run()
+            vectors = tuple(vector for vector in plan.vectors if vector.id not in journal)
+            for result in _results(run_folder.plan(), vectors, request, notes):
                 journal.keep(result.id, result)
                 if on_result is not None:
                     on_result(result)
@@ -134,6 +138,12 @@ def run_sweep(
         _keep_in_database(whole, request, progress)
         run_folder.finish(whole)
     return whole
+
+
+def _needs_torch(request: RunRequest, plan: PlannedSweep) -> str:
+    """What needs torch in this environment; "" where another one runs the vectors."""
+    elsewhere = request.python or request.backend == "ttnn" or plan.interrupted is not None
+    return "" if elsewhere else "a sweep"
 
 
 def open_for_vectors(backend: str, *, timeout_s: float) -> "tuple[SweepPlan, AbstractContextManager[Executor]]":
@@ -290,8 +300,11 @@ def _settings(request: RunRequest, *, forks: bool) -> "SweepSettings":
 
 
 @contextmanager
-def _resumable(run_folder: "RunFolder", request: RunRequest, progress: Progress) -> Iterator[None]:
-    """Add the command that resumes the run to whatever interrupts it: all results so far are on disk."""
+def _resumable(run_folder: "RunFolder", request: RunRequest, progress: Progress, *, is_new: bool) -> Iterator[None]:
+    """Add the command that resumes the run to whatever interrupts it: all results so far are on disk.
+
+    A new run whose environment cannot start has none, and would not start when it is resumed either: it is removed.
+    """
     folder = shlex.quote(str(run_folder.path.parents[1]))
     resume = with_database(f"torchstone sweep run --dir {folder} --resume", request.database)
     try:
@@ -303,6 +316,9 @@ def _resumable(run_folder: "RunFolder", request: RunRequest, progress: Progress)
         msg = f"cannot write to {run_folder.path}: {error.strerror or error}; resume later with `{resume}`"
         raise InputError(msg) from error
     except InputError as error:
+        if is_new and isinstance(error, WorkerError) and not run_folder.results():
+            run_folder.discard()
+            raise
         msg = f"{error}; resume later with `{resume}`"
         raise InputError(msg) from error
 

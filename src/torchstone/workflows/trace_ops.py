@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from torchstone.errors import InputError
+from torchstone.errors import InputError, require_package
 from torchstone.record.config import OpLog, SourceEnding, TargetKind, TracedPeak, TracedSource
 from torchstone.record.config_summary import SourceSummary, TraceSummary, TtnnShare
 from torchstone.workflows.database import database_address, open_store, with_database
@@ -71,10 +71,13 @@ def trace_ops(request: TraceRequest, progress: Progress = SILENT) -> TraceResult
     database = database_address(request.database)
     if "://" in database or Path(database).is_file():
         open_store(database).close()  # a database that cannot be used is an error before anything runs
+    kind = _kind(request)  # a missing file is an error before it is said to be executed
+    if not request.python and not request.device:
+        require_package("torch", needed_for="tracing")
     if ".py" in request.model.model:  # a script, a test, or a model file
         progress.note(f"executing {request.model.model.partition('::')[0]} ...")
     with progress.step(f"tracing {request.model.model}"):
-        log, unread = _traced(request)
+        log, unread = _traced(request, kind)
     for note in log.notes:
         progress.note(f"note: {note}")
     new, name = _add(log, request)
@@ -84,20 +87,27 @@ def trace_ops(request: TraceRequest, progress: Progress = SILENT) -> TraceResult
     return TraceResult(log=log, summary=_summary(log, request, new, name), raw_trace=raw_trace, unread=unread)
 
 
-def _traced(request: TraceRequest) -> "tuple[OpLog, tuple[Unread, ...]]":
+def _kind(request: TraceRequest) -> TargetKind:
+    from torchstone.capture.trace_program import kind_of
+
+    model = request.model.model
+    kind = request.kind or kind_of(model, request.arguments)
+    if kind is TargetKind.MODEL and request.arguments:
+        first = request.arguments[0]
+        msg = f"{model} is a model and takes no arguments ({first}); if it is a script, add --as script"
+        raise InputError(msg)
+    return kind
+
+
+def _traced(request: TraceRequest, kind: TargetKind) -> "tuple[OpLog, tuple[Unread, ...]]":
     """The calls of the target, and the files of ttnn's tracer that could not be read."""
     from msgspec.structs import replace
 
     from torchstone.capture.trace_program import TraceRequest as ChildRequest
-    from torchstone.capture.trace_program import kind_of, trace_in_child
+    from torchstone.capture.trace_program import trace_in_child
     from torchstone.configs.ttnn_operations import with_ttnn_calls
 
     model = request.model
-    kind = request.kind or kind_of(model.model, request.arguments)
-    if kind is TargetKind.MODEL and request.arguments:
-        first = request.arguments[0]
-        msg = f"{model.model} is a model and takes no arguments ({first}); if it is a script, add --as script"
-        raise InputError(msg)
     run = _new_run()
     if request.python or request.device:
         return _traced_on_board(request, kind, run)

@@ -9,6 +9,7 @@ import json
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchstone.backends.failures import COMPILE, WRITES_TO_INPUT, outcome_of, with_causes
+from torchstone.backends.failures import COMPILE, EXHAUSTED, WRITES_TO_INPUT, exhausted, outcome_of, with_causes
 from torchstone.backends.gradients import GradientBackend, WithGradients
 from torchstone.backends.op_info import ops_named_in
 from torchstone.backends.program import program_module
@@ -300,9 +301,12 @@ def _export(subject: Subject, backend: Backend, payload: Payload, stage: _Stage)
         return {"ir_error": _short(first_line(error))}
     finally:
         backend.reset()
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        (Path(folder) / f"{name}.txt").write_text(text, encoding="utf-8")
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (Path(folder) / f"{name}.txt").write_text(text, encoding="utf-8")
+    except OSError as error:  # a full disk is not what the backend did
+        return {"ir_error": f"the IR was not written: {error.strerror or error}"}
     return {"irs": list(texts)}
 
 
@@ -311,6 +315,8 @@ def _refusal(error: Exception, stage: str) -> dict[str, object]:
     reason = str(error).strip().partition("\n")[0] if isinstance(error, (Unsupported, NotRun, CompileFailed)) else ""
     if type(error).__name__ in _WRAPPERS:
         reason = first_line(with_causes(error)[-1])
+    if missing := exhausted(*map(str, with_causes(error))):
+        reason = f"{EXHAUSTED}{missing}"
     return {
         "outcome": outcome_of(error, stage),
         "stage": stage,
@@ -369,7 +375,8 @@ class _Stage:
     def reach(self, name: str) -> None:
         self.name = name
         if self._path:
-            Path(self._path).write_text(name, encoding="ascii")
+            with suppress(OSError):  # a full disk must not look like a failure of what is tried
+                Path(self._path).write_text(name, encoding="ascii")
 
 
 def _seed(state: Tensor | None) -> None:

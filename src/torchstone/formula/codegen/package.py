@@ -26,6 +26,7 @@ from torchstone.formula.database.templates import (
 )
 from torchstone.formula.language.expression import Call, Expression, free_parameters
 from torchstone.formula.language.print import show
+from torchstone.record.folder_lock import SHORT_WRITE_S, exclusive
 from torchstone.record.formula import FormulaEntry, Quantity
 
 # --- Folders, files and class names of a generated package ---
@@ -271,19 +272,32 @@ def write_package(folder: Path, texts: Mapping[str, str]) -> Path:
     package = folder / PACKAGE
     refuse_foreign(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(mkdtemp(prefix=f".{PACKAGE}-", dir=folder))
-        try:
-            _fill(unfinished / PACKAGE, texts)
-            if package.exists():
-                package.rename(unfinished / "old")
-            (unfinished / PACKAGE).rename(package)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
+        with exclusive(folder, wait_s=SHORT_WRITE_S, way_out="choose another --out"):
+            for left in folder.glob(f".{PACKAGE}-*"):  # by a command that was killed
+                shutil.rmtree(left, ignore_errors=True)
+            _replace(package, texts)
     except OSError as error:
         msg = f"cannot write to {folder}: {error.strerror or error}; choose another --out"
         raise InputError(msg) from error
     return package
+
+
+def _replace(package: Path, texts: Mapping[str, str]) -> None:
+    unfinished = Path(mkdtemp(prefix=f".{PACKAGE}-", dir=package.parent))
+    old = unfinished / "old"
+    try:
+        _fill(unfinished / PACKAGE, texts)
+        if package.exists():
+            package.rename(old)
+        try:
+            (unfinished / PACKAGE).rename(package)
+        except OSError:
+            if old.exists():
+                old.rename(package)
+            raise
+    finally:
+        for _ in range(2):  # the removal may meet the failure that it is here for
+            shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _fill(package: Path, texts: Mapping[str, str]) -> None:

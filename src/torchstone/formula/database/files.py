@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +20,7 @@ from torchstone.formula.database.published import from_published
 from torchstone.record.base import Record
 from torchstone.record.codec import decode, decode_as, encode, write_atomically
 from torchstone.record.files import read_file, shortened
+from torchstone.record.folder_lock import SHORT_WRITE_S, exclusive
 from torchstone.record.formula import FormulaDatabase, FormulaEntry, Quantity, Status, Validation
 
 # --- Class paths, database keys and aliases ---
@@ -99,7 +100,6 @@ NOTE_OF_FORM = (
     "{path} has no schema: it is read as a database of the original design, and its entries without a validator "
     "count as unchecked"
 )
-_LOCK_FILE = "module_db.lock"
 _LIST_OF_TEXTS = re.compile(rb'(?<=: )\[\n(?:\s*"(?:[^"\\\n]|\\.)*",?\n)+\s*\]')
 _OPEN_TO_DOUBT = (Status.PENDING, Status.FAILED)
 
@@ -269,12 +269,26 @@ def own_entries(home: Path | None = None) -> FormulaDatabase:
 
 def save_entry(entry: FormulaEntry, home: Path | None = None) -> tuple[Path, Path | None]:
     """Keep an entry in the user's cache; gives the file, and where a damaged one was put aside."""
+    return save_entries([entry], home)
+
+
+def save_entries(entries: Iterable[FormulaEntry], home: Path | None = None) -> tuple[Path, Path | None]:
+    """Keep entries in one write: an entry is never there without those that it calls."""
     folder = home or home_folder()
     path = folder / DATABASE_FILE
     with _locked(folder):
         known, aside = _readable_entries(path)
-        save_file(path, FormulaDatabase(modules={**known, key_of(entry.module_path, entry.variant): entry}))
+        added = {key_of(entry.module_path, entry.variant): entry for entry in entries}
+        save_file(path, FormulaDatabase(modules={**known, **added}))
     return path, aside
+
+
+def add_to_file(path: Path, entries: Iterable[FormulaEntry]) -> None:
+    """Add entries to a database file; those of the same names are replaced."""
+    with exclusive(path.parent, wait_s=SHORT_WRITE_S, way_out="choose another --out"):
+        known = load_file(path).modules if path.exists() else {}
+        added = {key_of(entry.module_path, entry.variant): entry for entry in entries}
+        save_file(path, FormulaDatabase(modules={**known, **added}))
 
 
 def _readable_entries(path: Path) -> tuple[dict[str, FormulaEntry], Path | None]:
@@ -313,21 +327,11 @@ def _put_aside(path: Path) -> Path:
 def _locked(folder: Path) -> Iterator[None]:
     """One writer at a time; the system gives the lock back when its process ends, however it ends."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / _LOCK_FILE).open("a") as lock:
-            _lock(lock.fileno())
+        with exclusive(folder, wait_s=SHORT_WRITE_S, way_out=f"set {HOME_VARIABLE} to a folder of yours"):
             yield
     except OSError as error:
         msg = f"cannot write to {folder}: {error.strerror or error}; set {HOME_VARIABLE} to a folder of yours"
         raise InputError(msg) from error
-
-
-def _lock(descriptor: int) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows: the file is replaced as a whole, but of two writers at once one may be lost
-        return
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 # --- Approving a pending entry ---

@@ -91,4 +91,4 @@ def _known_fields(given: Mapping[str, object], kind: type[Record]) -> Json:
 def _names(given: object) -> list[str]:
     """Parameters, listed as names or as objects with a name."""
     listed = given if isinstance(given, list) else []
-    return [str(one["name"]) if isinstance(one, dict) else str(one) for one in listed]
+    return [str(one.get("name", "")) if isinstance(one, dict) else str(one) for one in listed]

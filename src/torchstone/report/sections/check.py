@@ -388,17 +388,15 @@ def _repro(finding: Finding) -> str:
 
 def _files(result: CheckResult, folder: Path) -> dict[str, str]:
     """Scripts and IR as texts, as far as they fit: the page must be whole without its folder."""
-    wanted = [finding.repro for finding in result.findings if finding.repro]
-    wanted += [rung.file for finding in result.findings for rung in finding.ladder[1:] if rung.file]
-    wanted += [finding.twin.file for finding in result.findings if finding.twin is not None and finding.twin.file]
+    wanted = [file for finding in result.findings for file in finding.files]
     failed_first = sorted(result.modules, key=lambda module: module.status not in FAILED_STATUSES)
     wanted += [file for module in failed_first for file in module.irs]
     files: dict[str, str] = {}
     left = _MOST_CARRIED
     for name in dict.fromkeys(wanted):
         path = folder / name
-        if left <= 0 or not path.is_file():
-            continue
+        if left <= 0 or not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
+            continue  # a link may lead elsewhere, and the page may be sent to others
         text = path.read_text(encoding="utf-8", errors="replace")
         cut = len(text) > _LONGEST_FILE
         files[name] = f"{text[:_LONGEST_FILE]}\n... truncated; the whole file is {name}" if cut else text

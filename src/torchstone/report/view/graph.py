@@ -198,9 +198,10 @@ class _Painter:
         texts: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for place, (_, readers) in enumerate(inputs):
             for tensor, part in readers:
-                texts[place, place_of[part]].append(tensor)
+                if part in place_of:  # ops of the backward pass are not drawn
+                    texts[place, place_of[part]].append(tensor)
         for (maker, reader), tensors in self.flow.edges[call].items():
-            if place_of[maker] < place_of[reader]:  # equal: inside a fold
+            if place_of.get(maker, len(nodes)) < place_of.get(reader, -1):  # equal: inside a fold
                 texts[place_of[maker], place_of[reader]].extend(tensors)
         edges = [
             Edge(source=source, target=target, text=self._tensors(found))
@@ -208,7 +209,7 @@ class _Painter:
         ]
         if self.flow.leaves[call] and call != TOP:
             output = Node(kind=Kind.OUTPUT, label="output", detail=self._result(call))
-            makers = sorted({place_of[part] for part in self.flow.leaves[call]})
+            makers = sorted({place_of[part] for part in self.flow.leaves[call] if part in place_of})
             edges += [Edge(source=place, target=len(nodes), text="") for place in makers]
             nodes.append(output)
         return Drawing(nodes=tuple(nodes), edges=tuple(edges))

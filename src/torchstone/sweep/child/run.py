@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchstone.backends.failures import is_out_of_memory
+from torchstone.backends.failures import EXHAUSTED, exhausted, is_out_of_memory, with_causes
 from torchstone.backends.gradients import GradientBackend, WithGradients
 from torchstone.backends.lookup import open_backend
 from torchstone.backends.program import program_module, random_ops, written_names
@@ -110,7 +110,7 @@ def _who_refuses(payload: Mapping[str, Any]) -> str:
         inputs = make_inputs(payload["inputs"], seed=int(payload.get("seed", 0)))
         with torch.no_grad():
             run_steps(payload, dict(zip(names, inputs, strict=True)))
-    except Exception:  # noqa: BLE001 - as above
+    except Exception:  # noqa: BLE001 - eager PyTorch refuses what is no valid call, in any way it likes
         return _EAGER_REFUSES
     return "eager PyTorch runs it, but not the op that stands for it on other devices"
 
@@ -207,16 +207,24 @@ def _attempt(
             kept.enter_context(torch.random.fork_rng(devices=[]))
             torch.manual_seed(0)
             actual = compiled(*inputs)
-    except Unsupported as refused:
-        return answer_of("unsupported", str(refused), stage=stage)
-    except NotRun as refused:
-        return answer_of("not run", str(refused), stage=stage)
-    except CompileFailed as failed:
-        return answer_of("compile error", first_line(failed), stage=stage, error=failed)
     except Exception as error:  # noqa: BLE001 - a backend may raise anything, and that is the result
-        kind = "out of memory" if is_out_of_memory(error) else "raised"
-        return answer_of(kind, first_line(error), stage=stage, error=error)
+        return _refusal(error, stage)
     return actual, compiled
+
+
+def _refusal(error: Exception, stage: str) -> dict[str, Any]:
+    if missing := exhausted(*map(str, with_causes(error))):
+        return answer_of("not run", f"{EXHAUSTED}{missing}", stage=stage, error=error)
+    match error:
+        case Unsupported():
+            return answer_of("unsupported", str(error), stage=stage)
+        case NotRun():
+            return answer_of("not run", str(error), stage=stage)
+        case CompileFailed():
+            return answer_of("compile error", first_line(error), stage=stage, error=error)
+        case _:
+            kind = "out of memory" if is_out_of_memory(error) else "raised"
+            return answer_of(kind, first_line(error), stage=stage, error=error)
 
 
 def _judged(
