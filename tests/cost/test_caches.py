@@ -171,6 +171,14 @@ def test_states_that_modules_keep_as_attributes_are_part_of_the_cache() -> None:
     assert table.peak.weights_bytes < table.totals.parameter_bytes + 10_000  # they are no weights
 
 
+@pytest.mark.parametrize("model", ["tiny:dbrx", "tiny:nllb-moe", "tiny:moonshine"])
+def test_a_step_that_routes_by_value_is_captured_without_values(model: str) -> None:
+    asked = InputOptions(phase="decode", cache_len=11, batch_size=2)
+    outcome = cost_model(CostRequest(model=ModelRequest(model=model, options=asked)))
+    assert outcome.trace.failure is None
+    assert outcome.table.cache is not None
+
+
 def test_after_a_prompt_the_cache_is_what_the_prompt_left() -> None:
     options = InputOptions(seq_len=40, batch_size=BATCH)
     table = cost_model(CostRequest(model=ModelRequest(model="tiny:llama", options=options))).table

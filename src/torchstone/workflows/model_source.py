@@ -123,7 +123,10 @@ def _captured(request: ModelRequest, progress: Progress, keywords: Mapping[str, 
             inputs=inputs.origin,
             command=request.command,
             notes=inputs.notes,
-            materialise=lambda: load(request.model, inputs=inputs, options=request.options, device="cpu").model,
+            # A cache that was generated beside the model has no values either, so that no run on them is possible.
+            materialise=None
+            if inputs.phase == "decode" and request.inputs is None
+            else lambda: load(request.model, inputs=inputs, options=request.options, device="cpu").model,
         )
         return capture(model, inputs, request.mode, reuse=request.reuse, backward=request.backward, about=about)
 

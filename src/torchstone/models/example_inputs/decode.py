@@ -60,7 +60,7 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
     builder.add_value(cache_name, cache, f"{type(cache).__name__} filled with {cached} tokens{same}{room}")
     encoded = getattr(output, "encoder_last_hidden_state", None)
     if encoded is not None and "encoder_outputs" in context.parameters:
-        given = BaseModelOutput(last_hidden_state=encoded.to(_dtype_of(context.model)))
+        given = _EncoderOutput(last_hidden_state=encoded.to(_dtype_of(context.model)))
         builder.add_value("encoder_outputs", given, "reused from the prefill")
     if "use_cache" in context.parameters:
         builder.kwargs["use_cache"] = True
@@ -152,6 +152,15 @@ def _run_prefill(arguments: Mapping[str, object], context: InputContext, bluepri
     if runner is not context.model:
         _copy_states(runner, context.model)
     return output
+
+
+class _EncoderOutput(BaseModelOutput):
+    """What an encoder gave; what else its own class of outputs has is None, as without a mask or a router."""
+
+    def __getattr__(self, name: str) -> None:
+        """None for anything but what Python itself asks for."""
+        if name.startswith("_"):
+            raise AttributeError(name)
 
 
 class _ChecksPass(TorchDispatchMode):
