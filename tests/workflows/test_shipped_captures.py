@@ -3,11 +3,13 @@
 import gzip
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from torchstone.cost import price
 from torchstone.models.inputs import InputOptions
 from torchstone.models.zoo.catalogue import entries
 from torchstone.record.codec import encode
@@ -52,9 +54,18 @@ def test_it_is_what_a_capture_made_here_gives(model: str) -> None:
     assert same(model)
 
 
+def counted(trace: Trace) -> tuple[object, ...]:
+    """The capture without the order of its calls: transformers makes the masks of some models in the order of a set."""
+    signatures = Counter(repr(call.signature) for call in trace.ops)
+    return tuple(module.path for module in trace.modules), signatures, price(trace).totals, trace.notes
+
+
 @pytest.mark.heavy
 def test_all_are_what_captures_made_here_give() -> None:
-    assert [entry.id for entry in SHIPPED if not same(entry.id)] == []
+    for entry in SHIPPED:
+        shipped = asked(entry.id)
+        assert shipped is not None
+        assert counted(shipped) == counted(load_trace(ModelRequest(model=entry.id, cached=False))), entry.id
 
 
 def test_a_question_at_other_inputs_is_not_answered_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
