@@ -4,7 +4,8 @@ import pytest
 import torch
 from playwright.sync_api import Browser, expect
 
-from tests.report.browser import opened
+from tests.report.browser import Theme, opened
+from tests.report.pages.test_shell_page import axe_findings
 from tests.report.view.test_source_lines import Net
 from torchstone.capture.capture_model import capture
 from torchstone.cost.price_trace import price
@@ -24,3 +25,13 @@ def test_the_code_is_shown_with_the_cost_of_each_line(browser: Browser, tmp_path
         row = page.get_by_role("row", name="self.wide(x)")
         expect(row).to_contain_text("2,176")
         expect(row).to_contain_text("51.1 %")
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 400)])
+def test_no_serious_barrier_is_found_in_the_code(browser: Browser, tmp_path: Path, theme: Theme, width: int) -> None:
+    trace = capture(Net(), torch.zeros(4, 8))
+    save(tmp_path / "trace.json", trace)
+
+    with opened(browser, write_report(tmp_path), "#tab=source", theme=theme, width=width) as page:
+        assert axe_findings(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -4,6 +4,7 @@ torchstone.sections.source = {
   async mount(/** @type {HTMLElement} */ root, /** @type {Page} */ page) {
     const { make, status } = torchstone.elements;
     const { priced, checked } = page.section.settings;
+    const HEAD_PX = 60;
     const [functions, lines] = await Promise.all([page.table("functions"), page.table("source_lines")]);
     const names = Array.from(functions.columns.name.values, (place, row) => `${functions.strings[place]} ${torchstone.decode.textAt(functions, "place", row)}`);
     const details = torchstone.details.mount("Selected function");
@@ -40,6 +41,9 @@ torchstone.sections.source = {
         body.childElementCount === 0 ? make("p", { class: "muted" }, "The text of this function is not known.")
           : make("table", { class: "code" }, make("thead", {}, make("tr", {}, ...heads.map((title) => make("th", { scope: "col", class: title === "Check" ? "check" : null }, title)),
             make("th", { scope: "col", class: "text" }, "Code"))), body));
+      const first = /** @type {HTMLElement | null} */ (body.querySelector("tr.costs"));
+      const around = details.element.firstElementChild;
+      if (first && around) around.scrollTop = first.offsetTop - HEAD_PX; // not the signature
     }
 
     return {
