@@ -176,7 +176,7 @@ def captured_bytes(name: str, question: Question) -> int:
 def questions(entry: Mapping[str, Any]) -> Iterator[Question]:
     """The caches that a model can have, within the positions that it has."""
     config = {**entry["config"], **entry["config"].get("text_config", {})}
-    recurs = config["model_type"] in ("mamba", "mamba2", "rwkv")
+    recurs = config["model_type"] in ("mamba", "mamba2", "rwkv", "recurrent_gemma")  # no static cache in transformers
     few = 300 if config["model_type"] == "whisper" else TOKENS  # it has 448 positions
     room = 400 if config["model_type"] == "whisper" else ROOM
     latent = "kv_lora_rank" in config

@@ -4,13 +4,17 @@ Entries written by hand (validator "hand") stay, unless a derived one has the sa
 """
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
+
+import msgspec
+from transformers import CONFIG_MAPPING
 
 from torchstone.formula.database.files import key_of, load_file, save_file
 from torchstone.formula.derive.library import Library, variant_of
 from torchstone.formula.derive.samples import Options
+from torchstone.formula.derive.validate import BACKWARD
 from torchstone.formula.derive.validate_library import confirm_model, with_symbolic_route
 from torchstone.record.formula import FormulaDatabase, FormulaEntry
 from torchstone.workflows.formula_derive import make_bench
@@ -19,19 +23,24 @@ DATABASE = Path(__file__).parents[1] / "src" / "torchstone" / "formula" / "modul
 MODEL_TYPES = (
     "llama", "mistral", "mixtral", "qwen3", "qwen3_moe", "gemma", "gpt2", "bert", "t5", "deepseek_v3", "vit",
 )  # fmt: skip
-VARIANTS = (Options(), Options(decode=True), Options(attention="eager"), Options(use_cache=False))
+VARIANTS = (
+    Options(), Options(decode=True), Options(attention="eager"), Options(use_cache=False), Options(backward=True)
+)  # fmt: skip
 WITHOUT_CACHE = {"bert", "vit"}
+_TIED = "tie_word_embeddings"
 
 
 def main() -> None:
     """Derive, tell what was refused, write the database after every model type."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--only", nargs="*", help="these model types alone, beside torch.nn; other entries stay")
-    options.add_argument("--variants", nargs="*", help="these code paths alone, and the usual one; other entries stay")
+    options.add_argument(
+        "--variants", nargs="*", help="these code paths alone, forward passes with the usual one; other entries stay"
+    )
     options.add_argument("--confirm", action="store_true", help="derive nothing; only run the second, symbolic route")
     options.add_argument("--out", type=Path, default=DATABASE)
     given = options.parse_args()
-    paths = [one for one in VARIANTS if given.variants is None or variant_of(one) in ("", *given.variants)]
+    paths = _paths(given.variants)
     partly = given.confirm or given.only is not None or given.variants is not None
     entries = _kept(given.out, everything=partly)
     libraries = {} if given.confirm else _libraries(paths)
@@ -39,32 +48,61 @@ def main() -> None:
         for path in paths:
             if path in libraries and not (_needs_cache(path) and model_type in WITHOUT_CACHE):
                 _derive(libraries[path], model_type, path, entries)
-            if not _needs_cache(path):
+            if not _needs_cache(path) and not path.backward:
                 _confirm(entries, model_type, path)
         save_file(given.out, FormulaDatabase(modules=entries))
     print(f"{len(entries)} entries in {given.out}")
+
+
+def _paths(variants: list[str] | None) -> list[Options]:
+    """The code paths to derive; a forward pass shares the formulas of the usual one, which comes first."""
+    chosen = [one for one in VARIANTS if variants is None or variant_of(one) in variants]
+    is_shared = any(not one.backward for one in chosen)
+    return [one for one in VARIANTS if one in chosen or (one == Options() and is_shared)]
 
 
 def _needs_cache(path: Options) -> bool:
     return path.decode or not path.use_cache
 
 
-def _libraries(paths: Iterable[Options]) -> dict[Options, Library]:
-    """A library for each code path; all begin with torch.nn, which has one code path only."""
+def _libraries(paths: Sequence[Options]) -> dict[Options, Library]:
+    """A library for each code path; all forward passes begin with torch.nn, which has one code path only."""
     usual = Library()
-    usual.add_torch(make_bench("deriving formulas"), _tell)
-    libraries = {path: Library(base=usual, derived=dict(usual.derived), entries=dict(usual.entries)) for path in paths}
-    return {**libraries, Options(): usual}
+    if Options() in paths:
+        usual.add_torch(make_bench("deriving formulas"), _tell)
+    libraries = {
+        path: Library() if path.backward
+        else Library(base=usual, derived=dict(usual.derived), entries=dict(usual.entries))
+        for path in paths
+    }  # fmt: skip
+    return {**libraries, Options(): usual} if Options() in paths else libraries
 
 
 def _derive(library: Library, model_type: str, path: Options, entries: dict[str, FormulaEntry]) -> None:
     start = perf_counter()
     library.refused.clear()
     library.add_model(model_type, make_bench("deriving formulas"), _tell, path)
-    entries.update({key_of(one.module_path, one.variant): one for one in library.entries.values()})
+    found = [_settled(one, entries, model_type) for one in library.entries.values()]
+    entries.update({key_of(one.module_path, one.variant): one for one in found})
     _tell(f"  {perf_counter() - start:.1f} s")
     for refused in library.refused.values():
         _tell(f"refused: {refused.class_name}: {refused.reason}")
+
+
+def _settled(one: FormulaEntry, entries: Mapping[str, FormulaEntry], model_type: str) -> FormulaEntry:
+    """The entry with the settings of its configuration, which are those of the same class on the usual code path.
+
+    The gradient of a tied weight is the sum of two, so that a backward pass depends on that setting, too.
+    """
+    keys = (key_of(one.module_path, one.variant), key_of(one.module_path))
+    known = next((entries[key] for key in keys if key in entries and entries[key].settings), None)
+    if one.settings or known is None:
+        return one
+    settings = dict(known.settings)
+    tied = getattr(CONFIG_MAPPING[model_type](), _TIED, None)  # None: there is no embedding that could be
+    if BACKWARD in one.variant and tied is not None:
+        settings[_TIED] = bool(tied)
+    return msgspec.structs.replace(one, settings=settings)
 
 
 def _confirm(entries: dict[str, FormulaEntry], model_type: str, path: Options) -> None:

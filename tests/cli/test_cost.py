@@ -331,3 +331,9 @@ def test_an_agent_without_formulas_is_wrong_input(
 ) -> None:
     assert run(["cost", net, option]) == 2
     assert f"{name} requires --by formula" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["static", "expanded"])
+def test_formulas_are_not_asked_about_a_cache_that_does_not_grow(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:llama", "--phase", "decode", "--cache", kind, "--by", "formula"]) == 2
+    assert f"drop --by formula or --cache {kind}" in capsys.readouterr().err

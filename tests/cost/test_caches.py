@@ -51,6 +51,13 @@ def test_a_static_cache_takes_its_whole_room_whatever_is_filled(filled: int, roo
     assert f"2 layers x {room} tokens" in cache_text(table.cache)
 
 
+def test_a_model_that_reads_the_length_of_a_static_cache_finds_it() -> None:
+    asked = InputOptions(phase="decode", cache="static", cache_len=11, cache_size=40)
+    outcome = cost_model(CostRequest(model=ModelRequest(model="tiny:bart", options=asked)))
+    assert outcome.trace.failure is None
+    assert not outcome.trace.assumed
+
+
 def test_a_static_cache_has_room_for_the_new_token_by_default() -> None:
     assert kept(cost("tiny:llama", cache="static", cache_len=20)) == BATCH * 21 * llama_row()
 
@@ -209,6 +216,7 @@ def test_options_that_do_not_belong_together_are_refused(options: dict[str, Any]
         ("tiny:llama", {"cache": "static", "cache_size": 20, "cache_len": 20}, "give 21 or more"),
         ("tiny:llama", {"cache": "expanded"}, "LlamaForCausalLM has no latent attention"),
         ("tiny:mamba", {"cache": "static"}, "MambaForCausalLM keeps states in cache_params"),
+        ("tiny:recurrent_gemma", {"cache": "static"}, "RecurrentGemmaForCausalLM does not support a static cache"),
     ],
 )
 def test_a_cache_that_a_model_cannot_have_is_refused(model: str, options: dict[str, Any], message: str) -> None:

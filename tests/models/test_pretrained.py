@@ -2,6 +2,7 @@ import logging
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 from huggingface_hub import constants
@@ -9,6 +10,7 @@ from huggingface_hub import constants
 from torchstone.errors import ModelError, UnknownModelError, UnreadableFileError
 from torchstone.models.inputs import InputOptions
 from torchstone.models.pretrained import build, find_blueprint, quiet_and_offline
+from torchstone.models.zoo.catalogue import find_entry
 
 OPTIONS = InputOptions()
 
@@ -66,3 +68,13 @@ def test_a_model_that_is_larger_than_the_memory_is_refused_before_it_is_built() 
     with pytest.raises(ModelError, match=r"Llama-2-7b-hf cannot be built with values: .* do not fit .*--layers"):
         build(blueprint, device="cpu", seed=0)
     assert next(build(blueprint, device="meta", seed=0).parameters()).is_meta
+
+
+def test_building_a_model_leaves_its_zoo_entry_as_it_was() -> None:
+    entry = find_entry("meta-llama/Llama-4-Scout-17B-16E")
+    assert entry is not None
+    before = msgspec.json.encode(entry)
+
+    find_blueprint(entry.id, InputOptions())
+
+    assert msgspec.json.encode(entry) == before

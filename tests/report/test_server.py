@@ -277,7 +277,7 @@ def test_the_address_of_ipv6_is_served(folder: Path) -> None:
 def test_an_answer_says_when_its_content_has_changed(folder: Path) -> None:
     page = folder / "run" / "report.html"
     with serving(folder) as server:
-        tags = []
+        tags: list[str | None] = []
         for content in ("first", "again", "again"):
             if not tags or content != "again" or len(tags) == 1:
                 write_atomically(page, content.encode())

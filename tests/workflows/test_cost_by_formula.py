@@ -101,7 +101,7 @@ def test_other_conventions_are_refused(conventions: Conventions, option: str) ->
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("model", ["tiny:llama", "tiny:bert"])
+@pytest.mark.parametrize("model", ["tiny:opt", "tiny:distilbert"])
 def test_a_backward_pass_is_derived_for_the_model_and_stored_as_a_variant(model: str) -> None:
     """The entries of the forward pass are neither used for it nor removed."""
     request = CostRequest(model=ModelRequest(model=model, backward=True), pricing=PricingOptions(optimizer="adam"))
@@ -119,6 +119,17 @@ def test_a_backward_pass_is_derived_for_the_model_and_stored_as_a_variant(model:
     again = cost_by_formula(FormulaCostRequest(cost=request)).result
     assert again.modules[0].coverage is Coverage.FORMULA
     assert again.modules[0].agrees
+
+
+@pytest.mark.parametrize("model", ["tiny:llama", "tiny:bert"])
+def test_a_backward_pass_of_a_shipped_family_needs_no_derivation(model: str) -> None:
+    request = CostRequest(model=ModelRequest(model=model, backward=True))
+    result = cost_by_formula(FormulaCostRequest(cost=request)).result
+
+    assert result.modules[0].coverage is Coverage.FORMULA
+    assert result.modules[0].agrees
+    assert result.disagreeing == ()
+    assert result.count(Coverage.DERIVED) == 0
 
 
 def test_a_backward_pass_of_a_model_that_cannot_be_derived_is_traced_only(home: Path) -> None:

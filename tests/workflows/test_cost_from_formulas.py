@@ -122,6 +122,24 @@ def test_it_needs_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.parametrize(("model", "seq_len"), [("gpt2", 40), ("bert-base-uncased", None), ("Qwen/Qwen3-8B", 33)])
+def test_a_backward_pass_from_formulas_agrees_with_a_trace(model: str, seq_len: int | None) -> None:
+    options = InputOptions(batch_size=3, seq_len=seq_len)
+    traced = cost_model(CostRequest(model=ModelRequest(model=model, options=options, backward=True))).table.totals
+    found = cost_from_formulas(model, options, SHIPPED, backward=True)
+
+    assert (found.flops, found.bytes_read, found.bytes_written) == (
+        traced.flops, traced.bytes_read, traced.bytes_written
+    )  # fmt: skip
+
+
+def test_a_tied_embedding_changes_a_backward_pass_and_not_a_forward_pass() -> None:
+    """Llama has none by default; the gradient of a tied one is the sum of two."""
+    assert cost_from_formulas("meta-llama/Llama-3.2-1B", InputOptions(), SHIPPED).flops
+    with pytest.raises(InputError, match="tie_word_embeddings=True"):
+        cost_from_formulas("meta-llama/Llama-3.2-1B", InputOptions(), SHIPPED, backward=True)
+
+
 def test_a_backward_pass_is_not_answered_with_the_cost_of_a_forward_pass() -> None:
     with pytest.raises(InputError, match="backward"):
         cost_from_formulas("bigscience/bloom-560m", InputOptions(), SHIPPED, backward=True)

@@ -187,6 +187,10 @@ def command(session: Session, /, request: ModelRequest, options: CostOptions) ->
     if options.no_trace and (not by_formula or options.agent):
         msg = "--no-trace requires --by formula and does not go with --agent; drop one of them"
         raise InputError(msg)
+    if by_formula and request.options.needs_own_cache:
+        kind = request.options.cache
+        msg = f"formulas describe a cache that grows; drop --by formula or --cache {kind}"
+        raise InputError(msg)
     if by_formula and options.sweep is not None:
         msg = "--by formula works on one size, but --sweep runs several; drop one of them"
         raise InputError(msg)

@@ -58,13 +58,15 @@ class _Kept:
         holds = self.kind not in (CachePartKind.STATE, CachePartKind.OTHER)
         return int(self.spec.shape[-2]) if holds else None
 
-    def size_bytes(self, block: int | None) -> int:
-        """Its own bytes; in blocks of tokens, those of all blocks that hold one of its tokens."""
+    def size_bytes(self, block: int | None, tile: int | None = None) -> int:
+        """Its own bytes; in blocks of tokens, those of all blocks that hold one of its tokens, each in whole tiles."""
         tokens = self.tokens
         if block is None or tokens is None:
             return self.spec.size_bytes or 0
+        side = tile or 1
         *outer, _, width = self.spec.shape
-        shape = (*outer, _blocks(tokens, self.layer.seen or tokens, block) * block, width)
+        rows = _blocks(tokens, self.layer.seen or tokens, block) * -(-block // side) * side
+        shape = (*outer, rows, -(-width // side) * side)
         return msgspec.structs.replace(self.spec, shape=shape, stride=None, storage_offset=0).size_bytes or 0
 
 
@@ -95,7 +97,7 @@ def cache_memory(trace: Trace, block: int | None = None) -> CacheMemory | None:
     )
 
 
-def in_blocks(trace: Trace, storages: Storages, block: int | None) -> Storages:
+def in_blocks(trace: Trace, storages: Storages, block: int | None, tile: int | None = None) -> Storages:
     """The memory of a trace whose cache lies in blocks of tokens and grows in place; the same where it does not."""
     if block is None:
         return storages
@@ -103,13 +105,16 @@ def in_blocks(trace: Trace, storages: Storages, block: int | None) -> Storages:
     sizes = list(storages.sizes)
     before = {one.path: one for one in _before(trace)}
     for one in before.values():
-        sizes[storage_of[one.tensor]] = one.size_bytes(block)
+        if one.tokens is not None:
+            sizes[storage_of[one.tensor]] = one.size_bytes(block, tile)
     for one in _after(trace):
         known = before.get(one.path)
+        if one.tokens is None:
+            continue
         if known is None:
-            sizes[storage_of[one.tensor]] = one.size_bytes(block)
+            sizes[storage_of[one.tensor]] = one.size_bytes(block, tile)
         elif storage_of[one.tensor] != storage_of[known.tensor]:  # a new block at most: the rest is there
-            sizes[storage_of[one.tensor]] = max(one.size_bytes(block) - known.size_bytes(block), 0)
+            sizes[storage_of[one.tensor]] = max(one.size_bytes(block, tile) - known.size_bytes(block, tile), 0)
     return replace(storages, sizes=sizes, cache_inputs=frozenset())
 
 

@@ -13,8 +13,19 @@ from torchstone.cost.registry import NoPriceError, Price, find_price, reads_of, 
 from torchstone.cost.rollup import class_costs, depth_costs, module_costs, op_costs, own_costs
 from torchstone.cost.shorten import Short, shorten, whole
 from torchstone.cost.storages import Storages, storages_of
+from torchstone.cost.tiles import in_tiles
 from torchstone.record.base import Record
-from torchstone.record.cost import Causal, Conventions, CostTable, Kind, SignatureCost, Totals, Traffic, TrafficLevels
+from torchstone.record.cost import (
+    Category,
+    Causal,
+    Conventions,
+    CostTable,
+    Kind,
+    SignatureCost,
+    Totals,
+    Traffic,
+    TrafficLevels,
+)
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
@@ -30,7 +41,7 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
     priced = [result if isinstance(result, PricedSignature) else _NOTHING for _, result in results]
     costs = [_cost(one, result, conventions, calls[number]) for number, (one, result) in enumerate(results)]
     memory = _memory(trace, shorten(trace), priced)
-    live = _live(trace, memory.live, conventions.block_size)
+    live = _live(trace, memory.live, conventions)
     peak = live.peak
     if trace.eager_memory is not None:  # scratch memory of kernels is in neither
         eager = trace.eager_memory.peak_bytes + peak.total_bytes - memory.live.peak.total_bytes
@@ -121,12 +132,24 @@ def _memory(trace: Trace, short: Short, priced: Sequence[PricedSignature]) -> _M
     )
 
 
-def _live(trace: Trace, captured: LiveMemory, block: int | None) -> LiveMemory:
-    """What is live with the cache in blocks, which grow in place; every layer is written out for that."""
-    if block is None:
+def _live(trace: Trace, captured: LiveMemory, conventions: Conventions) -> LiveMemory:
+    """What is live with the cache in blocks, which grow in place, and matrices in tiles."""
+    block, tile = conventions.block_size, conventions.tile
+    if block is None and tile is None:
         return captured
-    every = whole(trace)
-    return live_memory(every, in_blocks(trace, storages_of(every), block))
+    stored = shorten(trace) if block is None else whole(trace)  # blocks are found by layer
+    storages = storages_of(stored)
+    loose = in_blocks(trace, storages, block)
+    live = live_memory(stored, in_blocks(trace, in_tiles(stored, storages, tile), block, tile))
+    if tile is None:
+        return live
+    before, after = live_memory(stored, loose).peak if block else captured.peak, live.peak
+    padding = {
+        Category.WEIGHTS: after.weights_bytes - before.weights_bytes,
+        Category.KV_CACHE: after.kv_cache_bytes - before.kv_cache_bytes,
+        Category.ACTIVATIONS: after.activations_bytes - before.activations_bytes,
+    }
+    return msgspec.structs.replace(live, peak=msgspec.structs.replace(after, padding=padding))
 
 
 class _Moved(Record, frozen=True, kw_only=True):

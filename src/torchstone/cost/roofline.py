@@ -38,6 +38,7 @@ _KNOWN = frozenset(
         "note",
         "convention",
         "as_of",
+        "tile",
     )
 )
 
@@ -110,6 +111,7 @@ def _hardware(name: str, values: object, origin: str) -> Hardware:
         note=str(values.get("note", "")),
         convention=str(values.get("convention", "")),
         as_of=str(values.get("as_of", "")),
+        tile=int(number("tile", 1)) if "tile" in values else None,
     )
 
 
@@ -147,6 +149,7 @@ def hardware_toml(hardware: Hardware) -> str:
         f"launch_us = {hardware.launch_s / _MICRO:.6g}",
         *([] if hardware.link_bytes_per_s is None else [f"link_gb_per_s = {hardware.link_bytes_per_s / _GIGA:.6g}"]),
         *([f"devices = {hardware.devices}"] if hardware.devices > 1 else []),
+        *([] if hardware.tile is None else [f"tile = {hardware.tile}"]),
         f"source = {_quoted(hardware.source)}",
         *(
             f"{name} = {_quoted(text)}"

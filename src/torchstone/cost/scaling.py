@@ -8,7 +8,9 @@ from typing import NamedTuple
 from torchstone.cost.caches import in_blocks
 from torchstone.cost.liveness import largest_sum
 from torchstone.cost.registry import numbers
+from torchstone.cost.shorten import whole
 from torchstone.cost.storages import Storages, find_storages
+from torchstone.cost.tiles import in_tiles
 from torchstone.errors import InputError
 from torchstone.record.base import Record
 from torchstone.record.cost import (
@@ -126,7 +128,8 @@ def split_over(trace: Trace, table: CostTable, devices: int, prediction: Predict
     if len(trace.module_calls):
         _give_back(storages.kept - storages.gradients, state, storages.sizes, storages.categories)
     hardware = prediction.hardware if prediction else None
-    stored = in_blocks(trace, storages, table.conventions.block_size)
+    rules = table.conventions
+    stored = in_blocks(trace, in_tiles(whole(trace), storages, rules.tile), rules.block_size, rules.tile)
     return _result(state, devices, _Held.on_one_device(trace, stored, state, devices), hardware)
 
 

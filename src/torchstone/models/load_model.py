@@ -153,6 +153,9 @@ def _find(model: "str | nn.Module", *, inputs_are_given: bool, options: InputOpt
     if model.endswith(".pt2"):
         _refuse_transformers_options(model, options)
         return _exported_model(Path(model), options)
+    config = _diffusers_config(Path(model))
+    if config is not None:
+        return _diffusion_model(*config, options, device, inputs_are_given=inputs_are_given)
     return _transformers_model(model, options, device, inputs_are_given=inputs_are_given)
 
 
@@ -187,6 +190,33 @@ def _transformers_model(model: str, options: InputOptions, device: str, *, input
     generate = inputs_from_media if options.given_media() else inputs_for_architecture
     generated = cast_inputs(generate(built.model, blueprint, options), _float_type(built.model))
     return _FoundModel(model=built.model, inputs=generated, weights=built.weights, inputs_are_generated=True)
+
+
+def _diffusers_config(path: Path) -> tuple[Path, dict[str, object]] | None:
+    """The configuration in a file or folder, if it is one of diffusers: it names its class."""
+    file = path / "config.json" if path.is_dir() else path
+    if file.suffix != ".json" or not file.is_file():
+        return None
+    from torchstone.record.files import read_json
+
+    config = read_json(file)
+    return (file, config) if isinstance(config, dict) and "_class_name" in config else None
+
+
+def _diffusion_model(
+    path: Path, config: dict[str, object], options: InputOptions, device: str, *, inputs_are_given: bool
+) -> _FoundModel:
+    _require("diffusers", needed_for=f"building {path}", extra="diffusers")
+    from torchstone.models.diffusion import build_diffusion, diffusion_inputs
+    from torchstone.models.prepare import cast_inputs, cast_model, parse_dtype
+
+    model = build_diffusion(path, config, options, device)
+    cast_model(model, parse_dtype(options.dtype))
+    source = None if device == "meta" else WeightsSource(kind=WeightsKind.RANDOM)
+    if inputs_are_given:
+        return _FoundModel(model=model, inputs=None, weights=source)
+    inputs = cast_inputs(diffusion_inputs(model, options), _float_type(model))
+    return _FoundModel(model=model, inputs=inputs, weights=source, inputs_are_generated=True)
 
 
 def _float_type(model: "nn.Module") -> "torch.dtype | None":

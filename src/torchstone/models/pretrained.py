@@ -4,6 +4,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
@@ -299,7 +300,7 @@ def _zoo_blueprint(name: str) -> Blueprint:
     if entry is None:
         msg = f"{name!r} is not in the zoo; `torchstone models` lists what ships"
         raise UnknownModelError(msg)
-    config = _config_from(entry.config, origin=entry.id)
+    config = _config_from(deepcopy(entry.config), origin=entry.id)  # transformers changes parts of it
     return Blueprint(name=entry.id, config=config, model_class=model_class_for(config))
 
 

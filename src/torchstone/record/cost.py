@@ -30,6 +30,7 @@ class Hardware(Record, frozen=True, kw_only=True):
     devices: int = 1
     note: str = ""
     convention: str = ""  # what the rates count: dense or sparse, math fidelity, chip or board; "": not stated
+    tile: int | None = None  # matrices are stored in whole tiles of this side; None: as they are
     as_of: str = ""  # the day on which the numbers were entered from the source; "": not stated
 
 
@@ -235,6 +236,7 @@ class Conventions(Record, frozen=True, kw_only=True, omit_defaults=False):
     logits: str = "as captured"  # all, last, or as the model does by itself
     cache_len: int | None = None
     block_size: int | None = None  # tokens in a block of a paged cache; None: the cache is as captured
+    tile: int | None = None  # the peak has matrices in whole tiles of this side, as the device stores them
     dtypes: tuple[str, ...] = ()  # of the parameters
     formats: Formats = Formats()
     assumed: tuple[str, ...] = ()  # values that decide which ops run, such as the experts that a router chooses
@@ -353,6 +355,7 @@ class Peak(Record, frozen=True, kw_only=True):
     alive: tuple[LiveTensor, ...]  # largest first
     not_listed_bytes: int  # what is alive beside the rows of `alive`
     eager_bytes: int | None = None  # the peak if tensors live as Python held them in the run; None: not observed
+    padding: dict[Category, int] = {}  # of the peak: what whole tiles add, by what they hold; empty without tiles
 
 
 class OptimiserCost(Record, frozen=True, kw_only=True):

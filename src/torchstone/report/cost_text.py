@@ -191,6 +191,7 @@ def formats_text(table: CostTable) -> str:
     held = [f"weights {', '.join(rules.dtypes) or 'none'}"]
     held += [f"KV cache {rules.formats.kv_cache}"] if rules.formats.kv_cache else []
     held += [f"activations {rules.formats.activations}"] if rules.formats.activations else []
+    held += [f"tiles of {rules.tile} x {rules.tile}"] if rules.tile else []
     first = "; ".join(held) + (f" ({rules.formats.source})" if rules.formats.source else "")
     return "\n".join([first, *(f"assumed: {one}" for one in rules.assumed)])
 
@@ -329,7 +330,7 @@ def prediction_text(table: CostTable, trace: Trace, top: int, paint: Paint = pla
     """Predicted time, tensor parallelism and optimizer, as requested; empty if none was."""
     parts = []
     if table.prediction is not None:
-        parts += [slowest_text(table, table.prediction, trace, top, paint), _time_text(table.prediction, paint)]
+        parts += [slowest_text(table, table.prediction, trace, top, paint), _time_text(table, table.prediction, paint)]
     if table.tensor_parallel is not None:
         memory = None if table.prediction is None else table.prediction.hardware.memory_bytes
         parts.append(split_text(table.tensor_parallel, memory, paint))
@@ -338,7 +339,18 @@ def prediction_text(table: CostTable, trace: Trace, top: int, paint: Paint = pla
     return "\n\n".join(parts)
 
 
-def _time_text(prediction: Prediction, paint: Paint) -> str:
+def _padding_text(table: CostTable, side: int) -> str:
+    """What whole tiles add to the peak."""
+    padding = table.peak.padding
+    parts = ", ".join(
+        f"{show_bytes(padding.get(category, 0))} {'KV cache' if category is Category.KV_CACHE else category.value}"
+        for category in Category
+    )
+    whole = f"matrices in whole tiles of {side} x {side}"
+    return f"{whole} add {show_bytes(max(sum(padding.values()), 0))} to the peak: {parts}"
+
+
+def _time_text(table: CostTable, prediction: Prediction, paint: Paint) -> str:
     hardware = prediction.hardware
     bounds = ", ".join(
         f"{show_seconds(seconds)} bound by {bound.value}" for bound, seconds in prediction.by_bound_s.items() if seconds
@@ -348,6 +360,7 @@ def _time_text(prediction: Prediction, paint: Paint) -> str:
         ("fused", f"{show_seconds(prediction.fused_s)} when pointwise chains and attention stay on chip"),
         ("ideal", f"{show_seconds(prediction.ideal_s)} when everything overlaps (lower bound)"),
         ("fits", _fits(prediction)),
+        *([("tiles", _padding_text(table, prediction.hardware.tile))] if prediction.hardware.tile else []),
         ("source", f"{hardware.source}; a roofline: a bound by published rates, not a measurement"),
         *(() if prediction.plan is None else plan_rows(prediction.plan)),
     ]

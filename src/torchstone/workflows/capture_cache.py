@@ -51,10 +51,15 @@ class CacheInfo:
     limit_bytes: int
 
 
+def is_off() -> bool:
+    """Whether every question is answered by a new capture."""
+    return os.environ.get(VARIABLE, "").lower() == "off"
+
+
 def cache_folder() -> Path | None:
     """The folder of captures; None where the cache is off."""
     chosen = os.environ.get(VARIABLE, "")
-    if chosen.lower() == "off":
+    if is_off():
         return None
     if chosen:
         return Path(chosen)

@@ -110,7 +110,8 @@ def _with_plan(table: CostTable, trace: Trace, request: CostRequest, progress: P
     if mapping.model != trace.provenance.model:
         msg = f"the plan is of {mapping.model}, not of {trace.provenance.model}; give the one of this model"
         raise InputError(msg)
-    plan = beside_estimate(mapping, table.prediction.peak_bytes)
+    loose = table.prediction.peak_bytes - sum(table.peak.padding.values())  # the plan has tiles of its own
+    plan = beside_estimate(mapping, loose)
     return msgspec.structs.replace(table, prediction=msgspec.structs.replace(table.prediction, plan=plan))
 
 
@@ -147,7 +148,8 @@ def _with_predictions(trace: Trace, options: PricingOptions) -> CostTable:
     if options.optimizer and trace.recorded_ops.forward_calls == trace.size.op and trace.failure is None:
         msg = "--optimizer belongs to a training step, but no backward pass was recorded; add --backward"
         raise InputError(msg)
-    table = price(trace, options.conventions)
+    tile = hardware.tile if hardware else None
+    table = price(trace, msgspec.structs.replace(options.conventions, tile=tile))
     optimizer = optimiser_cost(trace, options.optimizer) if options.optimizer else None
     # The optimizer's states occupy memory during the whole step, so they decide whether the model fits.
     states_bytes = optimizer.state_bytes if optimizer else 0

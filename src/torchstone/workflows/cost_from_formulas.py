@@ -20,6 +20,7 @@ _QUANTITIES = (Quantity.FLOPS, Quantity.READS, Quantity.WRITES)
 ZOO_FORMULAS = Path(__file__).parents[1] / "formula" / "zoo_formulas.json"
 _DECODE = "decode"
 _BACKWARD = "backward"
+_TIED = "tie_word_embeddings"  # the gradient of a tied weight is the sum of two
 _LENGTH = 128  # tokens, as generated inputs have by default
 _RENAMED = {  # parameter -> what configurations call it
     "num_heads": ("num_attention_heads", "n_head", "n_heads"),
@@ -211,7 +212,8 @@ def _require_accounted(model: str, entry: FormulaEntry, config: Mapping[str, obj
     """Refuse a value of the configuration that the formula has neither as a parameter nor as a setting."""
     named = {one for name in entry.all_parameters for one in _names(name)}
     for name, value in config.items():
-        if name in named or _WITHOUT_COST.fullmatch(name):
+        has_no_cost = _WITHOUT_COST.fullmatch(name) and not (name == _TIED and _BACKWARD in entry.variant)
+        if name in named or has_no_cost:
             continue
         if name in entry.settings and entry.settings[name] == value:
             continue

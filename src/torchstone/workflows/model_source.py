@@ -15,6 +15,7 @@ from torchstone.record.codec import load as load_record
 from torchstone.record.trace import Trace
 from torchstone.workflows.capture_cache import CaptureKey, cached_capture, keep_capture
 from torchstone.workflows.progress import SILENT, Progress
+from torchstone.workflows.shipped_captures import shipped_capture
 
 if TYPE_CHECKING:
     from torch import nn
@@ -63,6 +64,12 @@ def load_trace(
     if kept is not None:
         progress.note(f"captured on {kept.provenance.created}; --no-cache captures again")
         return set_fields(kept, provenance=set_fields(kept.provenance, command=request.command))
+    shipped = shipped_capture(key) if request.cached else None
+    if shipped is not None:
+        versions = shipped.provenance.versions
+        made_with = ", ".join(f"{name} {versions[name]}" for name in ("torch", "transformers") if name in versions)
+        progress.note(f"a capture that comes with torchstone ({made_with}); --no-cache captures again")
+        return set_fields(shipped, provenance=set_fields(shipped.provenance, command=request.command))
     trace = _captured(request, progress, keywords)
     keep_capture(key, trace)
     return trace

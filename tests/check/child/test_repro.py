@@ -64,3 +64,15 @@ def test_a_script_is_judged_by_how_it_ends_in_an_empty_folder(tmp_path: Path, te
     script.write_text(text)
 
     assert run_script({"script": str(script), "deadline_s": 60})["outcome"] == outcome
+
+
+def test_a_script_finds_modules_of_a_relative_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "needed_by_it.py").write_text("OUTCOME = 'wrong'\n")
+    (tmp_path / "script.py").write_text(
+        "import needed_by_it\nprint('outcome:', needed_by_it.OUTCOME)\nraise SystemExit(1)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "src")
+
+    assert run_script({"script": str(tmp_path / "script.py"), "deadline_s": 60})["outcome"] == "wrong"

@@ -44,6 +44,24 @@ def test_well_known_counts_stand_exactly(name: str, parameters: int) -> None:
     assert (entry.parameters, entry.published_rounding) == (parameters, 0)
 
 
+@pytest.mark.parametrize(
+    ("name", "total_size"),
+    [
+        ("Qwen/Qwen2.5-7B", 15_231_233_024),
+        ("Qwen/Qwen2.5-14B", 29_540_067_328),
+        ("google/gemma-3-27b-pt", 54_864_813_280),
+        ("mistralai/Mixtral-8x22B-v0.1", 281_241_268_224),
+        ("microsoft/Phi-3-mini-4k-instruct", 7_642_159_104),
+        ("meta-llama/Llama-2-7b-hf", 13_476_831_232),
+    ],
+)
+def test_weights_have_the_bytes_that_published_index_files_state(name: str, total_size: int) -> None:
+    """The sources are in benchmarks/data/checkpoints.json; all of these are stored in 16 bits."""
+    entry = find_entry(name)
+    assert entry is not None
+    assert entry.parameters * 2 == total_size
+
+
 def test_the_zoo_is_large_and_covers_every_kind() -> None:
     assert len(entries()) >= SMALLEST_ZOO
     assert {entry.kind for entry in entries()} == set(Kind)

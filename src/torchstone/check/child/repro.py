@@ -321,9 +321,18 @@ def run_script(payload: Payload) -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="torchstone-repro-") as folder:
         done = subprocess.run(  # noqa: S603 - a script that this check wrote
             [sys.executable, payload["script"]], cwd=folder, capture_output=True, text=True, errors="replace",
-            check=False, timeout=payload["deadline_s"],
+            check=False, timeout=payload["deadline_s"], env=_environment(),
         )  # fmt: skip
     return _said(done.returncode, done.stdout, done.stderr)
+
+
+def _environment() -> dict[str, str]:
+    """The environment of this process, with folders of modules as they are seen from here: the script runs elsewhere."""
+    found = dict(os.environ)
+    if "PYTHONPATH" in found:
+        folders = [str(Path(one).absolute()) for one in found["PYTHONPATH"].split(os.pathsep) if one]
+        found["PYTHONPATH"] = os.pathsep.join(folders)
+    return found
 
 
 def run_script_here(payload: Payload) -> dict[str, object]:

@@ -39,6 +39,10 @@ _CACHE = "use_cache=True where there is a cache"
 _NO_CACHE = "use_cache=False"
 _FILLED_CACHE = "one new token for each sequence, after cache_len tokens in a cache that grows (DynamicCache)"
 _ALONE_ONLY = "its settings are not all known inside another module, so its ops count as those of the module around it"
+_GRADIENTS = (
+    "what its backward pass costs depends on which of its inputs need gradients, "
+    "so its ops count as those of the module around it"
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,14 +76,17 @@ class Library:
             reason_text = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
             self.refused[model_type] = Refused(class_name=model_type, reason=reason_text)
             return
-        self.add_parts(samples, bench, announce)
-        self.add(samples, bench, plan.coordinates, model_origin(path, plan.defaults))
+        if path.backward:
+            never = dict.fromkeys(_torch_classes(samples), _GRADIENTS)
+        else:
+            self.add_parts(samples, bench, announce)
+            never = {}
+        self.add(samples, bench, plan.coordinates, model_origin(path, plan.defaults), never)
 
     def add_parts(self, samples: Iterable[Sample], bench: Bench, announce: Announce) -> None:
         """The classes of torch.nn inside the samples, each from runs of its own."""
-        inside = {module.class_name for sample in samples for module in sample.trace.modules}
-        new = sorted(inside - self.derived.keys())
-        names = [short_name(name) for name in new if name.startswith(_TORCH) and short_name(name) in RECIPES]
+        new = sorted(_torch_classes(samples) - self.derived.keys())
+        names = [short_name(name) for name in new if short_name(name) in RECIPES]
         if names:
             self.add_torch(bench, announce, names)
 
@@ -143,6 +150,11 @@ class Library:
             same_inside = all(base[each] == self.derived.get(each) for each in inside)
             if same_inside and all(reproduces(one, each, base) for each in grouped[name]):
                 self.derived[name], self.entries[name] = one, self.base.entries[name]
+
+
+def _torch_classes(samples: Iterable[Sample]) -> set[str]:
+    inside = {module.class_name for sample in samples for module in sample.trace.modules}
+    return {name for name in inside if name.startswith(_TORCH)}
 
 
 def _only_alone(seen: Iterable[Observation], *, flat: bool) -> dict[str, str]:

@@ -51,6 +51,18 @@ class ExpandedLayer(DynamicLayer):
         return super().update(keys, values)
 
 
+def set_lengths(cache: object, tokens: int) -> None:
+    """Give the counters of a static cache that was filled without values the value they would have.
+
+    Some models read them back to place the new token.
+    """
+    for part in (cache, getattr(cache, "self_attention_cache", None)):
+        for layer in getattr(part, "layers", ()):
+            counter = getattr(layer, "cumulative_length", None)
+            if isinstance(counter, torch.Tensor) and counter.is_meta:
+                layer.cumulative_length = torch.tensor(tokens, dtype=counter.dtype)
+
+
 def is_filled(cache: object) -> bool:
     """Whether every expanded layer of a cache was given keys and values; other caches are not looked into."""
     layers = getattr(cache, "layers", ())

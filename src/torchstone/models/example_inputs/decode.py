@@ -12,7 +12,7 @@ from transformers import DynamicCache
 from transformers.modeling_outputs import BaseModelOutput
 
 from torchstone.errors import InputError, ModelInputsError
-from torchstone.models.example_inputs.cache_kinds import empty_cache, expand_latents, is_filled
+from torchstone.models.example_inputs.cache_kinds import empty_cache, expand_latents, is_filled, set_lengths
 from torchstone.models.example_inputs.context import DEFAULT_SEQ_LEN, InputBuilder, InputContext
 from torchstone.models.example_inputs.text import vocabulary
 from torchstone.models.inputs import Inputs
@@ -52,6 +52,7 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
         msg = f"{name} returned no cache after the prefill, so it has no decode phase; drop --phase"
         raise ModelInputsError(msg)
     _recast(cache, _dtype_of(context.model))
+    set_lengths(cache, cached)
     builder = InputBuilder(context.options.seed)
     _add_step(builder, prefill, context, ids_name, cached)
     same = "" if filled == cached else f" (filled with {filled}: its states have the same size after any number)"
@@ -74,6 +75,9 @@ def _chosen_cache(context: InputContext, cache_name: str, cached: int) -> object
     name = type(context.model).__name__
     if cache_name != _CACHES[0]:
         msg = f"{name} keeps states in {cache_name}, which are no keys and values; drop --cache {kind}"
+        raise ModelInputsError(msg)
+    if kind == "static" and not getattr(context.model, "_can_compile_fullgraph", False):
+        msg = f"{name} does not support a static cache in transformers; drop --cache static"
         raise ModelInputsError(msg)
     room = _room(context, cached)
     if room < cached + _NEW_TOKENS:

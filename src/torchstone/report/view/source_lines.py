@@ -66,8 +66,8 @@ def function_rows(trace: Trace, prices: Sequence[SignatureCost] | None) -> tuple
         places = lines.lines_of(site)
         for place in places:
             by_line[place] += amounts
-        for home in {homes.of(place) for place in places} - {None}:
-            by_function[home] += amounts  # type: ignore[index] # None was taken out
+        for home in {home for place in places if (home := homes.of(place)) is not None}:
+            by_function[home] += amounts
         own = homes.of((lines.file_of[site], lines.line_of[site]))
         direct |= set() if own is None else {own}
     called = _modules_by_line(trace, lines)

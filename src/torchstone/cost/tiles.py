@@ -1,0 +1,71 @@
+"""The memory of a trace on a device that stores matrices in whole tiles, such as 32 x 32 numbers on Tenstorrent.
+
+A piece of memory has the form in which it was there or an op left it, and its last two dimensions are filled up; a
+vector takes a row of tiles. Images lie as rows of pixels with their channels, and the kernels of a convolution as one
+matrix: so convolutions read them there. Whole numbers, and tables of which rows are looked up, are not in tiles.
+"""
+
+from dataclasses import replace
+from math import prod
+
+from torchstone.cost.registry import find_price
+from torchstone.cost.shorten import Short
+from torchstone.cost.storages import Storages
+from torchstone.record.cost import Category, Kind
+from torchstone.record.tensor import TensorSpec
+from torchstone.record.trace import Trace
+
+_READ_IMAGES = frozenset((Kind.CONVOLUTION, Kind.POOLING))
+_READ_MATRICES = frozenset((Kind.MATMUL, Kind.ATTENTION))
+_IMAGE_RANK = 3  # at least: batch, channels, a line of pixels
+
+
+def in_tiles(short: Short, storages: Storages, tile: int | None) -> Storages:
+    """The same memory with each piece in whole tiles; unchanged without a tile."""
+    if tile is None:
+        return storages
+    table = short.trace.tensors
+    forms: dict[int, int] = {}  # storage -> the spec of its first tensor
+    for storage, spec in zip(table.storage_of, table.spec_of, strict=True):
+        forms.setdefault(storage, spec)
+    tables, images = _uses(short.trace)
+    sizes = list(storages.sizes)
+    for storage, spec in forms.items():
+        if sizes[storage] and storage not in tables:
+            is_weight = storages.categories[storage] is Category.WEIGHTS
+            shape = _rows_and_channels(table.specs[spec], is_weight=is_weight) if storage in images else None
+            sizes[storage] = max(sizes[storage], _padded(table.specs[spec], tile, shape))
+    return replace(storages, sizes=sizes)
+
+
+def _uses(trace: Trace) -> tuple[set[int], set[int]]:
+    """The storages of tables that are looked up in, and those of images and of the kernels of convolutions."""
+    ops, storage_of = trace.ops, trace.tensors.storage_of
+    kinds = [entry.kind if (entry := find_price(one.op)) else Kind.UNPRICED for one in ops.signatures]
+    tables: set[int] = set()
+    images: set[int] = set()
+    for signature, inputs, outputs in zip(ops.signature_of, ops.inputs, ops.outputs, strict=True):
+        kind = kinds[signature]
+        read = [storage_of[tensor] for tensor in inputs]
+        if kind is Kind.INDEXING:
+            tables.update(read[:1])
+        elif kind in _READ_IMAGES or (kind not in _READ_MATRICES and not images.isdisjoint(read)):
+            images.update(read if kind in _READ_IMAGES else ())
+            images.update(storage_of[tensor] for tensor in outputs)
+    return tables, images
+
+
+def _rows_and_channels(spec: TensorSpec, *, is_weight: bool) -> tuple[int, int] | None:
+    """The matrix as which an image or a kernel lies; None for what is neither."""
+    if len(spec.shape) < _IMAGE_RANK:
+        return None
+    first, second, *rest = spec.shape
+    return (second * prod(rest), first) if is_weight else (first * prod(rest), second)
+
+
+def _padded(spec: TensorSpec, tile: int, matrix: tuple[int, int] | None) -> int:
+    if not spec.is_dense or spec.stored_bytes is not None or "float" not in spec.dtype or not spec.elements:
+        return spec.size_bytes or 0
+    *outer, rows, columns = (1, 1, *(spec.shape if matrix is None else matrix))
+    whole = (*outer, -(-rows // tile) * tile, -(-columns // tile) * tile)
+    return TensorSpec(shape=whole, dtype=spec.dtype).size_bytes or 0
