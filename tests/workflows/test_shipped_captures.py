@@ -74,7 +74,7 @@ def test_a_question_at_other_inputs_is_not_answered_by_it(tmp_path: Path, monkey
 
 def test_other_versions_of_the_libraries_capture_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     def has(versions: dict[str, str]) -> bool:
-        monkeypatch.setattr(shipped_captures, "_version", lambda package: versions.get(package, ""))
+        monkeypatch.setattr(shipped_captures, "installed_version", lambda package: versions.get(package, ""))
         return asked("gpt2") is not None
 
     shipped = asked("gpt2")
@@ -88,7 +88,7 @@ def test_other_versions_of_the_libraries_capture_anew(monkeypatch: pytest.Monkey
 
 
 def test_a_damaged_one_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = next(path for path in FOLDER.iterdir() if path.name.startswith("gpt2."))
+    whole = path_of(next(entry for entry in SHIPPED if entry.id.endswith("/gpt2")))
     monkeypatch.setattr(shipped_captures, "FOLDER", tmp_path)
     for content in (whole.read_bytes()[:300], b"", gzip.compress(b"{}"), b"no gzip"):
         (tmp_path / whole.name).write_bytes(content)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from torchstone.backends.export import Exported
 
+JaxValue = Any  # JAX is not installed where this is type-checked
 _OP = re.compile(r"\w+\.\w+\.\w+")
 
 
@@ -63,7 +64,7 @@ class StableHlo:
 
         jax.clear_caches()
 
-    def _lowered(self, module: nn.Module, args: Args, kwargs: Kwargs) -> tuple[Exported, Any, Any]:
+    def _lowered(self, module: nn.Module, args: Args, kwargs: Kwargs) -> tuple[Exported, JaxValue, JaxValue]:
         from torchstone.backends.arrays import array_of
         from torchstone.backends.export import converting, exported_program
 
@@ -77,7 +78,7 @@ class StableHlo:
             return exported, jax.jit(function).lower(weights, inputs), weights
 
 
-def _jax_function(program: ExportedProgram) -> tuple[Any, Callable[[Any, Any], Any]]:
+def _jax_function(program: ExportedProgram) -> tuple[JaxValue, Callable[[JaxValue, JaxValue], JaxValue]]:
     """Weights as JAX arrays and the function that takes them before the inputs.
 
     torchax.export.exported_program_to_jax passes parameters, buffers and constants in this order, whatever order the
@@ -95,14 +96,14 @@ def _jax_function(program: ExportedProgram) -> tuple[Any, Callable[[Any, Any], A
     weights = torchax.default_env().t2j_copy(states)
     mutated = len(signature.buffers_to_mutate)
 
-    def run(states: Any, inputs: Any) -> Any:
+    def run(states: JaxValue, inputs: JaxValue) -> JaxValue:
         results = JaxInterpreter(program.graph_module).run(*states, *inputs, enable_io_processing=False)
         return results[mutated:]
 
     return weights, run
 
 
-def _run(compiled: Any, weights: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
+def _run(compiled: JaxValue, weights: JaxValue, tensors: Sequence[Tensor]) -> list[Tensor]:
     import jax
     import numpy
 

@@ -109,7 +109,9 @@ class Ladder:
         if not script.file:
             return script
         outcome = cause.result.outcome.value if script.confirmed else ""
-        first = Rung(form=TORCH, file=script.file, outcome=outcome, reason="" if outcome else "it was not seen to fail again")
+        first = Rung(
+            form=TORCH, file=script.file, outcome=outcome, reason="" if outcome else "it was not seen to fail again"
+        )
         if not cause.places or not script.confirmed or self._settings.backward or not self._left:
             return msgspec.structs.replace(script, ladder=(first,))
         self._left -= 1

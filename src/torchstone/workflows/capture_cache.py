@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
@@ -144,7 +143,7 @@ def _path(key: CaptureKey) -> Path | None:
         "options": asdict(key.options),
         "how": dict(key.how),
         "python": sys.version,
-        "packages": {name: _version(name) for name in _PACKAGES},
+        "packages": {name: installed_version(name) for name in _PACKAGES},
         "torchstone": _own_digest(),
     }
     return folder / f"{sha256(repr(facts).encode()).hexdigest()[:40]}.json"
@@ -168,7 +167,19 @@ def _source(name: str, options: InputOptions) -> str | None:
     return None if entry is None else msgspec.json.encode(entry).decode()
 
 
-def _version(package: str) -> str:
+def installed_version(package: str) -> str:
+    """The version of an installed package, "" where there is none.
+
+    Its folder of metadata has it in its name. Only where there is none, as for a source tree, importlib.metadata is
+    asked: importing that takes a tenth of the time of a whole answer.
+    """
+    start, end = f"{package}-", ".dist-info"
+    for folder in sys.path:
+        with suppress(OSError):
+            for found in Path(folder or ".").glob(f"{start}*{end}"):
+                return found.name[len(start) : -len(end)]
+    from importlib.metadata import PackageNotFoundError, version
+
     with suppress(PackageNotFoundError):
         return version(package)
     return ""

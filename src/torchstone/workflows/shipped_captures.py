@@ -7,7 +7,6 @@ torch.
 
 import gzip
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
@@ -18,7 +17,7 @@ from torchstone.models.inputs import InputOptions
 from torchstone.models.zoo.catalogue import ZooEntry, find_entry
 from torchstone.record.codec import decode
 from torchstone.record.trace import Trace
-from torchstone.workflows.capture_cache import CaptureKey, is_off
+from torchstone.workflows.capture_cache import CaptureKey, installed_version, is_off
 
 FOLDER = Path(torchstone.__file__).parent / "models" / "zoo" / "captures"
 DEFAULT_WAY = {"mode": "auto", "reuse": True, "backward": False}
@@ -48,14 +47,7 @@ def path_of(entry: ZooEntry) -> Path:
 
 
 def _would_be_made_here(trace: Trace) -> bool:
-    installed = {name: _version(name) for name in ("torch", "transformers")}
+    installed = {name: installed_version(name).partition("+")[0] for name in ("torch", "transformers")}
     if not installed["torch"]:
         return True  # nothing can be captured here
     return all(trace.provenance.versions.get(name, "").partition("+")[0] == one for name, one in installed.items())
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package).partition("+")[0]
-    except PackageNotFoundError:
-        return ""

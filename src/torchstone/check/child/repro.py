@@ -327,7 +327,7 @@ def run_script(payload: Payload) -> dict[str, object]:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of this process, with folders of modules as they are seen from here: the script runs elsewhere."""
+    """The environment of this process, with relative folders of modules made absolute: the script runs elsewhere."""
     found = dict(os.environ)
     if "PYTHONPATH" in found:
         folders = [str(Path(one).absolute()) for one in found["PYTHONPATH"].split(os.pathsep) if one]
