@@ -13,13 +13,10 @@ NEEDS_TORCH = [
     "analyze net.py --dir out",
     "inspect net.py",
     "inspect net.pt2",
-    "inspect gpt2",
     "inspect tiny:bert",
     "cost net.py",
     "cost net.py --prices script.py",
-    "cost gpt2",
     "cost microsoft/resnet-50 --by formula",
-    "map gpt2",
     "reference net.py --dir out",
     "reference compare one two",
     "reference verify one",
@@ -37,6 +34,8 @@ NEEDS_TORCH = [
 ]
 NEEDS_NOTHING = [
     "--help",
+    "inspect gpt2",  # a capture of it comes with torchstone
+    "cost gpt2",
     "formula list",
     "cost gpt2 --by formula",
     "ttnn --help",
@@ -49,6 +48,7 @@ NEEDS_NOTHING = [
 ]
 NEEDS_DATABASE = ["ops", "db info"]
 REFUSED_FOR_ANOTHER_REASON = [
+    "map gpt2",
     "memory show nothing",
     "report .",
     "sweep run",
