@@ -12,6 +12,7 @@ torchstone.sections.source = {
       label: "Functions", empty: "No function of the model calls an op.", words: ["name", "place"], tall: false,
       choose: (/** @type {number} */ row) => page.go({ fn: names[row] }),
     });
+    details.element.firstElementChild?.setAttribute("tabindex", "0"); // code that is wider or longer scrolls by keys
     root.append(make("div", { class: "source" }, view.element, details.element, ...page.section.notes.map((note) => make("p", { class: "muted" }, note))));
     const measures = [
       ...(priced ? [["FLOPs", "flops", "count"], ["Moved", "moved", "bytes"]] : []),
