@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -61,9 +62,15 @@ def test_whatever_changes_the_capture_changes_the_key(
     model.write_text(json.dumps(CONFIG | {"n_layer": 3}), encoding="utf-8")
     assert len(load_trace(request).modules) > 0
     assert len(list(cache.iterdir())) == 6
-    monkeypatch.setattr(capture_cache, "version", lambda _: "another")
+    monkeypatch.setattr(capture_cache, "installed_version", lambda _: "another")
     load_trace(request)
     assert len(list(cache.iterdir())) == 7
+
+
+@pytest.mark.parametrize("package", ["torch", "transformers", "click"])
+def test_the_version_of_a_package_is_that_of_its_metadata(package: str) -> None:
+    assert capture_cache.installed_version(package) == version(package)
+    assert capture_cache.installed_version(f"no-such-{package}") == ""
 
 
 def test_a_damaged_or_unwritable_cache_is_no_error(cache: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
