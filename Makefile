@@ -137,7 +137,7 @@ replay: $(DEV_STAMP) ## Record the numbers of all commands to REPLAY, to compare
 
 .PHONY: bench
 bench: $(BENCH_STAMP) ## Measure against the peers, side by side
-	$(BIN)/python benchmarks/capture.py
+	PYTHONPATH=. $(BIN)/python benchmarks/capture.py
 	$(BIN)/python benchmarks/config_import.py
 
 .PHONY: fuzz

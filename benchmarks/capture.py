@@ -1,8 +1,8 @@
 """How long one capture takes, beside the peers' ways of looking at a model, each in its fastest mode that works.
 
-Run it alone on the machine: `make bench`, or `python benchmarks/capture.py --rounds 5`. All figures come from one
-process and are CPU seconds. The ways take turns in each round, and a ratio is the median over the rounds, so that a
-slow moment of the machine does not fall on one way alone; the seconds shown are those of the best round.
+Run it alone on the machine: `make bench`, or `PYTHONPATH=. python benchmarks/capture.py --rounds 5`. All figures come
+from one process and are CPU seconds. The ways take turns in each round, and a ratio is the median over the rounds, so
+that a slow moment of the machine does not fall on one way alone; the seconds shown are those of the best round.
 """
 
 import argparse
