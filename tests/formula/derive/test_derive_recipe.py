@@ -26,7 +26,7 @@ from torchstone.formula.database.compute import compute
 from torchstone.formula.derive.derive_recipe import derive_recipe, remeasure
 from torchstone.formula.derive.gate import formulas_of
 from torchstone.formula.derive.library import Library
-from torchstone.formula.derive.recipes import prepare
+from torchstone.formula.derive.recipes import Subject, prepare
 from torchstone.record.formula import FormulaEntry, Quantity
 
 Make = Callable[[Mapping[str, int]], Made]
@@ -136,3 +136,20 @@ def test_sizes_that_must_be_multiples_of_others_are_found() -> None:
 
     subject = prepare(make, ("B", "heads", "width"), bench())
     assert [(one.size, one.of) for one in subject.multiples] == [("width", "heads")]
+
+
+def test_a_point_whose_weights_would_not_fit_is_not_built() -> None:
+    """nn.TransformerEncoder copies its layer: at large sizes a build would take all memory of the machine."""
+    built: list[Mapping[str, int]] = []
+
+    def make(sizes: Mapping[str, int]) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+        built.append(dict(sizes))
+        layer = nn.TransformerEncoderLayer(sizes["width"], 1, sizes["inner"], batch_first=True)
+        return nn.TransformerEncoder(layer, sizes["layers"]), (torch.zeros(1, 2, sizes["width"]),)
+
+    subject = Subject(make=make, sizes=("width", "inner", "layers"), bench=bench())
+
+    assert subject.measure({"width": 4096, "inner": 16384, "layers": 40}, held_out=False) is None
+    assert "GiB" in subject.problem
+    assert len(built) == 1  # without memory
+    assert subject.measure({"width": 4, "inner": 8, "layers": 2}, held_out=False) is not None

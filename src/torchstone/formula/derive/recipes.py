@@ -10,11 +10,15 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
+from math import prod
 from random import Random
 from time import process_time
 
+import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from torchstone.errors import ModelError
 from torchstone.formula.algebra.polynomial import Polynomial
@@ -49,6 +53,8 @@ _RANDOM_HIDDEN = 24
 _COUNTED = ("layer", "depth", "block", "stage", "repeat", "expert", "num_steps")
 _FEW = (2, 3, 5, 4, 7, 6)
 _FEW_HIDDEN = (1, 2, 3, 4, 6, 8, 12)
+_MOST_BYTES = 2 << 30  # of weights and inputs: they are allocated, although nothing is computed
+_SURELY_SMALL = 1 << 24  # the product of all sizes, up to which nobody asks
 _FILLING = frozenset({"uniform_", "normal_", "trunc_normal_", "kaiming_uniform_", "xavier_uniform_", "erfinv_"})
 _MULTIPLES = (2, 4, 8, 16, 32, 64, 128)
 
@@ -119,6 +125,10 @@ class Subject:
 
     def measure(self, sizes: Sizes, *, held_out: bool, guard: str = "") -> Sample | None:
         """One capture; None where the module cannot be built or run at these sizes, with the problem kept."""
+        needed = self._bytes_at(sizes)
+        if needed > _MOST_BYTES:
+            self.error, self.problem = None, f"its weights and inputs need {needed >> 30} GiB at {dict(sizes)}"
+            return None
         try:
             with warnings.catch_warnings(), _WithoutInitialization():
                 warnings.simplefilter("ignore")  # about sizes that are chosen here, not by the user
@@ -145,6 +155,19 @@ class Subject:
             held_out=held_out,
             guard=guard,
         )
+
+    def _bytes_at(self, sizes: Sizes) -> int:
+        """What weights and inputs take at these sizes, from a build without memory; 0 where there is no such build."""
+        if prod(sizes.values()) < _SURELY_SMALL:
+            return 0
+        try:
+            with warnings.catch_warnings(), FakeTensorMode(allow_non_fake_inputs=True), _WithoutInitialization():
+                warnings.simplefilter("ignore")
+                module, inputs = self.make(dict(sizes))
+        except Exception:  # noqa: BLE001 - the user's code raises anything; the build that counts will say it
+            return 0
+        held = [*module.parameters(), *module.buffers(), *tree_leaves(inputs)]
+        return sum(one.numel() * one.element_size() for one in held if isinstance(one, torch.Tensor))
 
 
 class _WithoutInitialization(TorchFunctionMode):
