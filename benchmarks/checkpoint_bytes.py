@@ -64,7 +64,7 @@ def header_bytes(tensors: _Tensors, dtype: str) -> int:
 
 
 def header_bounds(tensors: _Tensors, files: int) -> tuple[int, int]:
-    """The least and the most that the headers of several files with these tensors take."""
+    """The minimum and maximum that the headers of several files with these tensors take."""
     each = sum(
         len(f'"{name}":{{"dtype":"F16","shape":{list(shape)},"data_offsets":[,]}},') for name, shape in tensors.items()
     )

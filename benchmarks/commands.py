@@ -3,7 +3,7 @@
     PYTHONPATH=src python benchmarks/commands.py [--runs 5]
 
 Every command is a process of its own, as a user starts it, with a cache folder that is empty at first. Times are CPU
-seconds of the process and all its children, the least of the runs, so that a busy machine changes little; starting
+seconds of the process and all its children, the best of the runs, so that a busy machine changes little; starting
 Python (`python -c pass`) is measured between the runs, and the ratio is to its least. `analyze` runs once.
 """
 

@@ -2,6 +2,7 @@
 
 import inspect
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -124,3 +125,20 @@ def test_numbers_out_of_range_are_refused(change: dict[str, tuple[int, ...]]) ->
 
     with pytest.raises(ValueError, match=r"."):
         msgspec.structs.replace(trace, lines=msgspec.structs.replace(lines_of(trace), **change)).check()
+
+
+def test_a_library_whose_name_begins_like_that_of_torch_is_code_of_the_model() -> None:
+    """torchvision is installed beside torch."""
+    folder = Path(torch.__file__).parent
+    code = compile("def double(x):\n    return x + x\n", f"{folder}vision/ops.py", "exec")
+    made: dict[str, Callable[[Tensor], Tensor]] = {}
+    exec(code, made)  # noqa: S102 - code of this test, with the file name of another library
+
+    class Calls(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return made["double"](x)
+
+    lines = lines_of(capture(Calls(), torch.zeros(2)))
+
+    assert f"{folder}vision/ops.py" in lines.files
+    assert not any(file.startswith(f"{folder}/") for file in lines.files)

@@ -102,7 +102,7 @@ def test_what_does_not_apply_is_refused(tmp_path: Path) -> None:
     name = written(tmp_path, SD_1_5)
     with pytest.raises(InputError, match=r"--seq-len does not apply to .*config.json, a model of diffusers"):
         load(name, options=InputOptions(seq_len=8))
-    with pytest.raises(ModelError, match="names 'NoSuchModel', which is no model class of the installed diffusers"):
+    with pytest.raises(ModelError, match="names 'NoSuchModel', and the installed diffusers has no such model class"):
         load(written(tmp_path, {"_class_name": "NoSuchModel"}))
 
 

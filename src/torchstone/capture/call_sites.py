@@ -1,6 +1,7 @@
 """The Python lines that op calls and module calls come from, read off the stack while the model runs."""
 
 import linecache
+import os
 import sys
 import sysconfig
 from pathlib import Path
@@ -12,7 +13,9 @@ from torchstone.record.source_lines import Function, SourceLines
 
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
 _INSTALLED = ("site-packages", "dist-packages")
-_NOT_THE_MODEL = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
+NOT_THE_MODEL = tuple(  # folders of torch and torchstone; torchvision, beside torch, is a model's library
+    f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1])
+)
 _LONGEST = 600  # lines of a function that are kept as text
 
 
@@ -64,7 +67,7 @@ class CallSites:
 
 
 def _is_of_the_model(file: str) -> bool:
-    if file.startswith((*_NOT_THE_MODEL, "<")):
+    if file.startswith((*NOT_THE_MODEL, "<")):
         return False
     return not file.startswith(_STANDARD_LIBRARY) or any(folder in file for folder in _INSTALLED)
 

@@ -3,14 +3,13 @@
 import traceback
 from collections.abc import Iterable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from torchstone.backends.interception import intercepted
-from torchstone.capture.call_sites import CallSites
+from torchstone.capture.call_sites import NOT_THE_MODEL, CallSites
 from torchstone.capture.describe import Describer
 from torchstone.capture.fingerprint import exchanged
 from torchstone.capture.folding import fold
@@ -24,9 +23,6 @@ from torchstone.record.trace import Failure, Provenance, Trace
 from torchstone.record.value import Absent, Value
 
 # An exception from a forward pass -> where and how it ended.
-
-
-_NOT_THE_MODEL = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent))
 
 
 def failure_of(error: BaseException, *, module: str, op: str, arguments: str) -> Failure:
@@ -47,7 +43,7 @@ def _first_words(error: BaseException) -> str:
 
 def _own_line(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_MODEL)]
+    own = [frame for frame in frames if not frame.filename.startswith(NOT_THE_MODEL)]
     if not frames:
         return ""
     frame = (own or frames)[-1]

@@ -18,7 +18,7 @@ _PIXELS_PER_LATENT = 8  # of the autoencoders that these models work behind
 _PATCH = 2  # latents to a side that Flux packs into a token
 _TEXT_TOKENS = 77  # of CLIP
 _LONG_TEXT = {"SD3Transformer2DModel": 333, "FluxTransformer2DModel": 512, "PixArtTransformer2DModel": 300}
-_TIMES = 6  # sizes and crops that SDXL is told
+_TIMES = 6  # sizes and crops that SDXL takes as conditions
 _SIDE = 128  # latents, where the configuration has no size: an image of 1,024 pixels
 _UNUSED = ("seq_len", "phase", "cache_len", "cache", "layers")
 
@@ -34,7 +34,7 @@ def build_diffusion(path: Path, config: Mapping[str, Any], options: InputOptions
 
     found = getattr(diffusers, str(config[_CLASS]), None)
     if not isclass(found) or not issubclass(found, nn.Module):
-        msg = f"{path} names {config[_CLASS]!r}, which is no model class of the installed diffusers"
+        msg = f"{path} names {config[_CLASS]!r}, and the installed diffusers has no such model class"
         raise ModelError(msg)
     make: Any = found  # every model of diffusers can be made from its configuration
     torch.manual_seed(options.seed)
