@@ -108,6 +108,11 @@ def test_a_damaged_one_counts_as_none(tmp_path: Path, monkeypatch: pytest.Monkey
     assert asked("gpt2") is not None
 
 
+def test_a_question_about_lines_of_code_captures_the_model() -> None:
+    assert load_trace(ModelRequest(model="gpt2")).lines is None
+    assert load_trace(ModelRequest(model="gpt2", lines=True)).lines is not None
+
+
 @pytest.mark.parametrize("command", ["cost", "inspect"])
 def test_the_first_answer_about_a_zoo_model_imports_no_torch(command: str) -> None:
     code = (

@@ -1,7 +1,7 @@
 """torchstone cost MODEL: FLOPs, bytes, peak memory, predicted time; at one size, over a range, or by formula."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -208,7 +208,7 @@ def _cost_request(request: ModelRequest, options: CostOptions) -> "CostRequest":
     from torchstone.workflows.cost import CostRequest, PricingOptions
 
     return CostRequest(
-        model=request,
+        model=replace(request, lines=options.by == "line"),
         pricing=PricingOptions(
             conventions=Conventions(
                 multiply_add=_COUNTS[options.count], causal=Causal(options.causal), formats=_formats(options)

@@ -151,7 +151,7 @@ def lines_text(table: CostTable, trace: Trace, top: int, paint: Paint = plain) -
                 place = f"{function.file.replace(chr(92), '/').rpartition('/')[2]}:{line.number}"
                 found.append((place, line.text.strip(), line.amounts))
     if not found:
-        return "The lines of code are not known: this trace was made from a file or by an older version."
+        return "The lines of code are not known: the trace has none, as one of a .pt2 file; capture the model itself."
     found.sort(key=lambda one: (-one[2].flops, -one[2].moved_bytes))
     lines = [("line", unit_of(table), "share", "moved", "new tensors", "ops", "code")]
     lines.extend(

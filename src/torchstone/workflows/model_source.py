@@ -38,6 +38,7 @@ class ModelRequest:
     backward: bool = False  # record a backward pass, too
     command: str = ""  # the command line, for provenance
     cached: bool = True  # whether an equal capture that was made before may answer
+    lines: bool = False  # whether the lines of code are needed, which captures that come with torchstone do not have
 
 
 def load_trace(
@@ -64,7 +65,7 @@ def load_trace(
     if kept is not None:
         progress.note(f"captured on {kept.provenance.created}; --no-cache captures again")
         return set_fields(kept, provenance=set_fields(kept.provenance, command=request.command))
-    shipped = shipped_capture(key) if request.cached else None
+    shipped = shipped_capture(key) if request.cached and not request.lines else None
     if shipped is not None:
         versions = shipped.provenance.versions
         made_with = ", ".join(f"{name} {versions[name]}" for name in ("torch", "transformers") if name in versions)
