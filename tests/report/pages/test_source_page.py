@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 from playwright.sync_api import Browser, expect
+from torch import Tensor
 
 from tests.report.browser import Theme, opened
 from tests.report.pages.test_shell_page import axe_findings
@@ -35,3 +36,48 @@ def test_no_serious_barrier_is_found_in_the_code(browser: Browser, tmp_path: Pat
     with opened(browser, write_report(tmp_path), "#tab=source", theme=theme, width=width) as page:
         assert axe_findings(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+class Long(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        """A text.
+
+        1
+
+        2
+
+        3
+
+        4
+
+        5
+
+        6
+
+        7
+
+        8
+
+        9
+
+        10
+
+        11
+
+        12
+
+        13
+
+        14
+        """
+        return super().forward(x)
+
+
+def test_what_stands_before_the_first_op_is_scrolled_past(browser: Browser, tmp_path: Path) -> None:
+    save(tmp_path / "trace.json", capture(Long(), torch.zeros(4, 8)))
+
+    with opened(browser, write_report(tmp_path), "#tab=source") as page:
+        expect(page.get_by_label("Selected function")).to_contain_text("Long.forward")
+        expect(page.get_by_role("row", name="super().forward(x)")).to_be_in_viewport()
+        page.get_by_role("tab", name="Modules").click()
+        expect(page.get_by_label("Selected function")).to_be_hidden()

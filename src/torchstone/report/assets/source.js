@@ -44,7 +44,8 @@ torchstone.sections.source = {
             make("th", { scope: "col", class: "text" }, "Code"))), body));
       const first = /** @type {HTMLElement | null} */ (body.querySelector("tr.costs"));
       const around = details.element.firstElementChild;
-      if (first && around) around.scrollTop = first.offsetTop - HEAD_PX; // not the signature
+      // Not the signature; the panel has its size only when it is shown.
+      if (first && around) requestAnimationFrame(() => { around.scrollTop += first.getBoundingClientRect().top - around.getBoundingClientRect().top - HEAD_PX; });
     }
 
     return {
