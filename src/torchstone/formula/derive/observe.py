@@ -1,7 +1,7 @@
 """Observations of module calls: their parameters, ops and costs, and the activation memory live at each op."""
 
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import groupby
@@ -319,6 +319,7 @@ class Observation:
     unpriced: set[str] = field(default_factory=set)  # ops without a price, also inside
     own_tensors: tuple[TensorSpec, ...] = ()  # its own parameters and buffers
     weight_bytes: int = 0  # parameters and buffers of the module and everything inside, each storage once
+    strided: bool = False  # an argument is not contiguous in memory, which may cost a copy
     find_moments: Callable[[], dict[Place, Moment]] | None = None  # computed on first use: not every call needs it
     _moments: dict[Place, Moment] | None = None
 
@@ -348,6 +349,7 @@ def observe(sample: Sample) -> list[Observation]:
             guard=sample.guard,
             own_tensors=tensors[call.module][0],
             weight_bytes=tensors[call.module][1],
+            strided=any(not spec.is_contiguous for spec in _tensors_given(call)),
             find_moments=None
             if sample.lifetimes is None
             else partial(peak_per_place, trace, sample.lifetimes, call.index),
@@ -364,6 +366,10 @@ def observe(sample: Sample) -> list[Observation]:
             _add_op(seen[row], ops[key], sample.table.signatures[signature])
     _roll_up(seen, trace.module_calls.parents)
     return seen
+
+
+def _tensors_given(call: ModuleCall) -> Iterator[TensorSpec]:
+    return (spec for argument in call.signature.arguments for spec in tensors_in(argument.value))
 
 
 def _roll_up(seen: list[Observation], parents: Sequence[int]) -> None:

@@ -46,7 +46,7 @@ class Validated:
 def validate(formulas: Formulas, observations: Iterable[Observation], variant: str = "") -> Validated:
     """Compare every call with its formula, exactly: FLOPs, bytes read and written, weights, peak activation bytes."""
     result = Validated()
-    compared: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
+    compared: set[tuple[object, ...]] = set()
     for seen in observations:
         entry = entry_for(formulas, seen.class_name, variant)
         if entry is None and variant:
@@ -57,7 +57,7 @@ def validate(formulas: Formulas, observations: Iterable[Observation], variant: s
         name = with_variant(entry.module_path, entry.variant)
         try:
             values = parameters_for(entry, seen)
-            key = (name, tuple(values.items()))
+            key = (name, tuple(values.items()), seen.whole, seen.weight_bytes)
             if key in compared:
                 continue
             compared.add(key)
@@ -146,6 +146,7 @@ def _term(formulas: Formulas, entry: FormulaEntry, values: Mapping[str, int], se
 # --- A whole model: each module by its formula, beside its traced cost ---
 
 
+_COPIED = "an input is not contiguous in memory and is copied; its formula is for contiguous inputs"
 _UNKNOWN = "no formula is known for the class"
 
 
@@ -218,7 +219,8 @@ class _Evaluation:
             start = perf_counter()
             self._known[key] = self._computed(entry, values)
             self.elapsed_s += perf_counter() - start
-        return self._known[key]
+        found = self._known[key]
+        return _COPIED if seen.strided and isinstance(found, Cost) and found != seen.whole else found
 
     def _computed(self, entry: FormulaEntry, values: Mapping[str, int]) -> Cost | str:
         try:
