@@ -53,12 +53,18 @@ class Verdict:
 
     @property
     def wrong_but_for_copies(self) -> dict[str, Contradiction]:
-        """As `wrong_costs`, without calls that differ by the layout of an input, of classes that agree elsewhere."""
+        """As `wrong_costs`, without calls that differ by the layout of an input.
+
+        These are calls of torch.nn, whose formulas are for contiguous inputs, and of classes that agree elsewhere.
+        """
         return {
             one.class_name: one
             for one in reversed(self.contradictions)
-            if one.quantity not in _OPTIONAL and not (one.strided and one.class_name in self.checked)
+            if one.quantity not in _OPTIONAL and not (one.strided and self._holds_elsewhere(one.class_name))
         }
+
+    def _holds_elsewhere(self, class_name: str) -> bool:
+        return class_name in self.checked or class_name.startswith("torch.nn.")
 
     @property
     def wrong_extras(self) -> dict[str, set[Quantity]]:
