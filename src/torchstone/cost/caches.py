@@ -119,9 +119,9 @@ def in_blocks(trace: Trace, storages: Storages, block: int | None, tile: int | N
 
 
 def _before(trace: Trace) -> list[_Kept]:
-    if not len(trace.module_calls):
+    if not len(trace.recorded_calls):
         return []
-    root = trace.module_calls[0]
+    root = trace.recorded_calls[0]  # the call of the model itself is never a copy
     found = (
         one
         for argument in root.signature.arguments
@@ -147,9 +147,9 @@ def _attributes(trace: Trace) -> list[_Kept]:
 
 
 def _after(trace: Trace) -> list[_Kept]:
-    if not len(trace.module_calls):
+    if not len(trace.recorded_calls):
         return []
-    root = trace.module_calls[0]
+    root = trace.recorded_calls[0]  # the call of the model itself is never a copy
     return _numbered(trace, _walk(root.signature.output, "", inside=False), root.outputs)
 
 

@@ -50,7 +50,7 @@ class EagerMemory(Record, frozen=True, kw_only=True):
     peak_bytes: int
 
 
-class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True):
+class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True, gc=True):
     """One capture of one model.
 
     What repeats is recorded once: the `recorded_` tables have the rows that ran, and `repeats` says where copies of
@@ -87,10 +87,13 @@ class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True):
     def _whole(self) -> Tables:
         return expand(self.recorded, self.repeats) if self.repeats else self.recorded
 
-    @property
+    @cached_property
     def tensors(self) -> TensorTable:
-        """All tensors."""
-        return self._whole.tensors
+        """All tensors; they are there without the calls that make them."""
+        if not self.repeats:
+            return self.recorded_tensors
+        alone = Tables(tensors=self.recorded_tensors, module_calls=ModuleCallTable(), ops=OpTable())
+        return expand(alone, self.repeats).tensors
 
     @property
     def module_calls(self) -> ModuleCallTable:
