@@ -12,9 +12,8 @@ import msgspec
 from transformers import CONFIG_MAPPING
 
 from torchstone.formula.database.files import key_of, load_file, save_file
-from torchstone.formula.derive.library import Library, variant_of
-from torchstone.formula.derive.samples import Options
-from torchstone.formula.derive.validate import BACKWARD
+from torchstone.formula.derive.library import Library
+from torchstone.formula.derive.validate import BACKWARD, Options, variant_of
 from torchstone.formula.derive.validate_library import confirm_model, with_symbolic_route
 from torchstone.record.formula import FormulaDatabase, FormulaEntry
 from torchstone.workflows.formula_derive import make_bench

@@ -167,7 +167,7 @@ def _own_parameters(trace: Trace) -> dict[str, int]:
     for module in trace.modules:
         own = {one.tensor for one in module.parameters} - seen
         seen |= own
-        found[module.path] = sum(trace.held_tensor(number).spec.elements for number in own)
+        found[module.path] = sum(trace.held_spec(number).elements for number in own)
     return found
 
 
