@@ -57,7 +57,7 @@ def _parameters(function: object) -> Iterator[str]:
         if one.kind is Parameter.KEYWORD_ONLY and not keyword_only:
             keyword_only = True
             yield "*"
-        stars = {Parameter.VAR_KEYWORD: "**", Parameter.VAR_POSITIONAL: "*"}.get(one.kind, "")
+        stars = "**" if one.kind is Parameter.VAR_KEYWORD else "*" if one.kind is Parameter.VAR_POSITIONAL else ""
         shown = repr(one.default) if isinstance(one.default, SIMPLE) else "..."
         yield f"{stars}{one.name}" + ("" if one.default is Parameter.empty else f"={shown}")
 
