@@ -16,10 +16,10 @@ from transformers import CONFIG_MAPPING
 
 from torchstone.formula.database.files import Formulas, key_of, load_file, save_file
 from torchstone.formula.derive.gate import Contradiction, judge
-from torchstone.formula.derive.library import Library, variant_of
+from torchstone.formula.derive.library import Library
 from torchstone.formula.derive.observe import Sample, observe
-from torchstone.formula.derive.samples import Options, plan_of, sample_model_randomly
-from torchstone.formula.derive.validate import BACKWARD
+from torchstone.formula.derive.samples import plan_of, sample_model_randomly
+from torchstone.formula.derive.validate import BACKWARD, Options, variant_of
 from torchstone.formula.derive.validate_library import confirm_model, with_symbolic_route
 from torchstone.record.formula import FormulaDatabase, FormulaEntry, Quantity
 from torchstone.workflows.formula_derive import make_bench
