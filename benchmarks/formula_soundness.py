@@ -73,7 +73,7 @@ def _why_unbuilt(detail: str) -> str:
 
 def _model(model_type: str) -> "tuple[ConfiguredModel, list[Observation], str]":
     from torchstone.formula.derive.derive_model import ConfiguredModel
-    from torchstone.formula.derive.samples import Options
+    from torchstone.formula.derive.validate import Options
     from torchstone.models.inputs import InputOptions
     from torchstone.models.pretrained import default_blueprint, find_blueprint, quiet_and_offline
     from torchstone.workflows.formula_derive import make_bench

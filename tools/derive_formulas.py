@@ -15,11 +15,11 @@ import msgspec
 from transformers import CONFIG_MAPPING
 
 from torchstone.formula.database.files import Formulas, key_of, load_file, save_file
-from torchstone.formula.derive.gate import judge
-from torchstone.formula.derive.library import Library, variant_of
+from torchstone.formula.derive.gate import Contradiction, judge
+from torchstone.formula.derive.library import Library
 from torchstone.formula.derive.observe import Sample, observe
-from torchstone.formula.derive.samples import Options, plan_of, sample_model_randomly
-from torchstone.formula.derive.validate import BACKWARD
+from torchstone.formula.derive.samples import plan_of, sample_model_randomly
+from torchstone.formula.derive.validate import BACKWARD, Options, variant_of
 from torchstone.formula.derive.validate_library import confirm_model, with_symbolic_route
 from torchstone.record.formula import FormulaDatabase, FormulaEntry, Quantity
 from torchstone.workflows.formula_derive import make_bench
@@ -103,7 +103,8 @@ def _limit(entries: dict[str, FormulaEntry], model_type: str, path: Options) -> 
     A formula that no such condition saves is dropped.
     """
     formulas = Formulas(entries=entries)
-    contradictions, agreeing = [], {}
+    contradictions: list[Contradiction] = []
+    agreeing: dict[str, list[Mapping[str, int]]] = {}
     for sample in _with_ones(model_type, path):
         verdict = judge(formulas, observe(sample), variant_of(path))
         contradictions += [one for one in verdict.contradictions if one.quantity in _COUNTED]

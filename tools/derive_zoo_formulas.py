@@ -107,7 +107,7 @@ def _derive(entry: ZooEntry) -> FormulaEntry:
     from torchstone.formula.derive.derive_model import ConfiguredModel, derive_model
     from torchstone.formula.derive.gate import formulas_of, judge
     from torchstone.formula.derive.observe import observe
-    from torchstone.formula.derive.samples import Options
+    from torchstone.formula.derive.validate import Options
     from torchstone.models.pretrained import find_blueprint
 
     dtype = str(entry.config.get("dtype") or entry.config.get("torch_dtype") or "float32").removeprefix("torch.")

@@ -9,7 +9,7 @@ from torchstone.errors import UnreadableFileError
 from torchstone.record.codec import decode, encode
 from torchstone.record.module import Module, ModuleCallTable, ModuleSignature
 from torchstone.record.op import OpSignature, OpTable
-from torchstone.record.repeats import Expansion, Numbering, Place, Repeat
+from torchstone.record.repeats import Expansion, Numbering, Place, Repeat, expand
 from torchstone.record.tensor import ExternalTensor, TensorSpec, TensorTable
 from torchstone.record.trace import Provenance, Trace
 from torchstone.record.value import Argument
@@ -130,7 +130,14 @@ def test_a_trace_that_is_written_out_has_no_repeats() -> None:
 def test_held_tensors_are_found_in_both_forms() -> None:
     trace = layers()
 
-    assert [trace.held_tensor(number) for number in range(18)] == [trace.tensors[number] for number in range(18)]
+    assert [trace.held_spec(number) for number in range(18)] == [trace.tensors[number].spec for number in range(18)]
+
+
+@given(st.integers(1, 5))
+def test_the_tensors_alone_are_those_of_the_whole_trace(copies: int) -> None:
+    trace = layers(copies)
+
+    assert trace.tensors == expand(trace.recorded, trace.repeats).tensors
 
 
 @given(st.integers(1, 4), st.integers(1, 3))

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from torchstone.cost import price
+from torchstone.formula.derive.sampling_plans import parameters_of
 from torchstone.models.inputs import InputOptions
 from torchstone.models.zoo.catalogue import entries
 from torchstone.record.codec import encode
@@ -17,7 +18,7 @@ from torchstone.record.trace import Trace
 from torchstone.workflows import shipped_captures
 from torchstone.workflows.capture_cache import CaptureKey
 from torchstone.workflows.model_source import ModelRequest, load_trace
-from torchstone.workflows.shipped_captures import DEFAULT_WAY, FOLDER, path_of, shipped_capture
+from torchstone.workflows.shipped_captures import DEFAULT_WAY, FOLDER, path_of, shipped_capture, sizes_of
 
 
 @pytest.fixture(autouse=True)
@@ -113,11 +114,18 @@ def test_a_question_about_lines_of_code_captures_the_model() -> None:
     assert load_trace(ModelRequest(model="gpt2", lines=True)).lines is not None
 
 
-@pytest.mark.parametrize("command", ["cost", "inspect"])
-def test_the_first_answer_about_a_zoo_model_imports_no_torch(command: str) -> None:
+def test_the_sizes_of_configurations_are_those_of_transformers() -> None:
+    from torchstone.models.pretrained import find_blueprint
+
+    for entry in SHIPPED:
+        assert sizes_of(entry) == parameters_of(find_blueprint(entry.id, InputOptions()).config), entry.id
+
+
+@pytest.mark.parametrize("command", [("cost",), ("inspect",), ("cost", "--by", "formula")])
+def test_the_first_answer_about_a_zoo_model_imports_no_torch(command: tuple[str, ...]) -> None:
     code = (
         "import sys; sys.modules['torch'] = None; sys.modules['transformers'] = None; "
-        f"from torchstone.cli.main import main; sys.argv = ['torchstone', '{command}', 'gpt2']; main()"
+        f"from torchstone.cli.main import main; sys.argv = ['torchstone', *{command}, 'gpt2']; main()"
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
 

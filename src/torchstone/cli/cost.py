@@ -1,7 +1,7 @@
 """torchstone cost MODEL: FLOPs, bytes, peak memory, predicted time; at one size, over a range, or by formula."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from torchstone.cli.model_options import ModelRequest, model_options
 from torchstone.cli.options import Session, common_options, json_option, options_as, provider_options
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
+from torchstone.record.base import Record
 
 if TYPE_CHECKING:
     from torchstone.record.cost import Formats
@@ -22,8 +23,7 @@ _COUNTS = {"flops": 2, "macs": 1}  # what one multiply-add counts as
 _OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostOptions:
+class CostOptions(Record, frozen=True, kw_only=True):
     """The options of `torchstone cost` beside those that name the model."""
 
     count: str
@@ -276,12 +276,15 @@ def _sweep(request: "CostRequest", sweep: str, options: CostOptions, session: Se
 
 
 def _needs_formulas_alone(request: ModelRequest) -> bool:
-    """Whether a model of the zoo cannot be traced here, so that its formula is the only answer."""
+    """Whether a model of the zoo has no trace and none can be made here, so that its formula is the only answer."""
     from importlib.util import find_spec
 
     from torchstone.models.zoo.catalogue import find_entry
+    from torchstone.workflows.model_source import kept_trace
 
-    return find_spec("torch") is None and not Path(request.model).exists() and find_entry(request.model) is not None
+    if find_spec("torch") is not None or Path(request.model).exists() or find_entry(request.model) is None:
+        return False
+    return kept_trace(request) is None
 
 
 def _from_formulas(request: ModelRequest, options: CostOptions) -> int:

@@ -1,6 +1,5 @@
 """torchstone inspect MODEL: modules, operators, shapes."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,14 +9,14 @@ from torchstone.cli.model_options import ModelRequest, model_options
 from torchstone.cli.options import Session, common_options, json_option, options_as
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
+from torchstone.record.base import Record
 
 if TYPE_CHECKING:
     from torchstone.record.trace import Trace
     from torchstone.report.inspect_text import TreeOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InspectOptions:
+class InspectOptions(Record, frozen=True, kw_only=True):
     """The options of `torchstone inspect` beside those that name the model."""
 
     depth: int | None

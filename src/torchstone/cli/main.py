@@ -4,13 +4,12 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from shutil import get_terminal_size
 from traceback import print_exc
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import click
 from click.shell_completion import shell_complete
@@ -30,8 +29,7 @@ from torchstone.errors import (
 from torchstone.report.text import fitted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(NamedTuple):
     """Where a command lives and the line that `torchstone --help` shows, known without importing it."""
 
     module: str

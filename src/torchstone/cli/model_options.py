@@ -2,13 +2,13 @@
 
 import shlex
 import sys
-from dataclasses import dataclass
 from functools import wraps
 
 import click
 
 from torchstone.cli.options import F, Option, options_as, with_options
 from torchstone.models.inputs import CACHES, InputOptions
+from torchstone.record.base import Record
 from torchstone.workflows.model_source import TRACE_FILE, ModelRequest, saved_trace
 
 __all__ = ["TRACE_FILE", "ModelRequest", "command_line", "model_options", "saved_trace"]
@@ -16,8 +16,7 @@ __all__ = ["TRACE_FILE", "ModelRequest", "command_line", "model_options", "saved
 _MODES = ("auto", "meta", "fake", "cpu", "cuda")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ModelOptions:
+class _ModelOptions(Record, frozen=True, kw_only=True):
     """What click parses; a ModelRequest says the same in the words of the workflows."""
 
     model: str | None

@@ -3,17 +3,14 @@
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 
 from torchstone.numerics.profiles import PROFILES
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 F = TypeVar("F", bound=Callable[..., object])
 R = TypeVar("R")
@@ -88,12 +85,12 @@ def request_from(record: Callable[..., R], options: Mapping[str, object]) -> R:
     return record(**options)
 
 
-def options_as(record: "type[DataclassInstance]", name: str = "options") -> Callable[[F], F]:
+def options_as(record: type, name: str = "options") -> Callable[[F], F]:
     """Hand a command its options as one typed record, by the names of the record's fields.
 
     Stands below the options in the source, that is, it is applied first.
     """
-    names = tuple(field.name for field in fields(record))
+    names = tuple(record.__annotations__)
 
     def apply(function: F) -> F:
         @wraps(function)

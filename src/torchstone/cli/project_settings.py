@@ -1,10 +1,9 @@
 """Defaults of options from pyproject.toml: [tool.torchstone.COMMAND], with the names that the command line has."""
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -16,8 +15,7 @@ _ONLY_ON_THE_COMMAND_LINE = ("trust",)  # it lets data run code, which no file t
 _MOST_BYTES = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectSettings:
+class ProjectSettings(NamedTuple):
     """The table [tool.torchstone] of a file."""
 
     file: Path
@@ -93,6 +91,8 @@ def find_settings(start: Path) -> ProjectSettings | None:
     file = next((folder / FILE for folder in (start, *start.parents) if (folder / FILE).is_file()), None)
     if file is None:
         return None
+    import tomllib  # most commands run where no file has settings
+
     try:
         with file.open("rb") as opened:
             content = opened.read(_MOST_BYTES)

@@ -1,10 +1,10 @@
 """What was there before the first op of a trace, and what is there after the last one."""
 
 import re
-from dataclasses import dataclass
 from functools import cache
 
 from torchstone.cost.registry import extent_bytes
+from torchstone.record.base import Record
 from torchstone.record.module import ModuleCall
 from torchstone.record.tensor import ExternalTensor, TensorSpec
 from torchstone.record.trace import Trace
@@ -18,8 +18,7 @@ _STATES = ("_state", "_states")  # endings of attributes
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|(?<=\[)\d+(?=\])")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ends:
+class Ends(Record, frozen=True, kw_only=True):
     """Pieces of memory, by storage number."""
 
     extents: list[int | None]  # of each spec of the trace: bytes up to its last element

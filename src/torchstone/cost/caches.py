@@ -6,12 +6,12 @@ the cache layers of transformers alone; tensors of any other structure count as 
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import msgspec
 
 from torchstone.cost.boundary_tensors import CACHE_NAMES, is_state
 from torchstone.cost.storages import Storages
+from torchstone.record.base import Record
 from torchstone.record.cost import CacheMemory, CachePart, CachePartKind
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
@@ -23,8 +23,7 @@ _CROSS = "cross_attention_cache"
 _TOKEN_RANK = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Layer:
+class _Layer(Record, frozen=True, kw_only=True):
     """The object that holds the tensors of one layer."""
 
     path: str
@@ -32,8 +31,7 @@ class _Layer:
     seen: int | None = None  # tokens of the sequence so far; None: as many as it holds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Spot:
+class _Spot(Record, frozen=True, kw_only=True):
     """A tensor in the description of a cache."""
 
     path: str
@@ -42,8 +40,7 @@ class _Spot:
     layer: _Layer | None  # None: in no layer of transformers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
+class _Kept(Record, frozen=True, kw_only=True):
     """One tensor of a cache."""
 
     path: str  # where it lies in the cache: the same before and after a step
@@ -115,13 +112,13 @@ def in_blocks(trace: Trace, storages: Storages, block: int | None, tile: int | N
             sizes[storage_of[one.tensor]] = one.size_bytes(block, tile)
         elif storage_of[one.tensor] != storage_of[known.tensor]:  # a new block at most: the rest is there
             sizes[storage_of[one.tensor]] = max(one.size_bytes(block, tile) - known.size_bytes(block, tile), 0)
-    return replace(storages, sizes=sizes, cache_inputs=frozenset())
+    return msgspec.structs.replace(storages, sizes=sizes, cache_inputs=frozenset())
 
 
 def _before(trace: Trace) -> list[_Kept]:
     if not len(trace.recorded_calls):
         return []
-    root = trace.recorded_calls[0]  # the call of the model itself is never a copy
+    root = trace.recorded_calls[0]  # the call of the root is no copy
     found = (
         one
         for argument in root.signature.arguments
@@ -149,7 +146,7 @@ def _attributes(trace: Trace) -> list[_Kept]:
 def _after(trace: Trace) -> list[_Kept]:
     if not len(trace.recorded_calls):
         return []
-    root = trace.recorded_calls[0]  # the call of the model itself is never a copy
+    root = trace.recorded_calls[0]
     return _numbered(trace, _walk(root.signature.output, "", inside=False), root.outputs)
 
 

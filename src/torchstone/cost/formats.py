@@ -5,9 +5,9 @@ of. FLOPs, shapes and op calls stay as they were captured.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+import msgspec
 from msgspec.structs import replace
 
 from torchstone.cost.boundary_tensors import Ends, find_ends, fold_numbers
@@ -49,8 +49,7 @@ def with_formats(trace: Trace, formats: Formats) -> Trace:
     return _Rewriter(trace, formats).trace()
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
+class _Stored(msgspec.Struct, frozen=True):
     """A tensor's spec and what its memory holds."""
 
     spec: int

@@ -1,7 +1,8 @@
 """Traffic with fusion (pointwise chains and attention stay on chip), and the compulsory traffic that nothing avoids."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from torchstone.cost.shorten import FIRST, LAST, MIDDLE, Run, Short
 from torchstone.cost.storages import Storages
@@ -49,8 +50,7 @@ def fused_traffic(short: Short, priced: Sequence[PricedSignature], storages: Sto
     return _count(trace, priced, storages, kernels, _Times(short.times_of_rows(), growing))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kernels:
+class _Kernels(Record, frozen=True, kw_only=True):
     producers: list[tuple[int, ...]]  # by call, for each input: the call that last wrote it
     groups: list[int]  # by call: the kernel it is in, named by its first call
 
@@ -86,8 +86,7 @@ def _goes_on(
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Times:
+class _Times(msgspec.Struct, frozen=True):
     """How many times things count."""
 
     of_calls: list[int]
@@ -326,4 +325,4 @@ def _written_into(trace: Trace, priced: Sequence[PricedSignature], storages: Sto
 
 def _trainable_bytes(trace: Trace) -> int:
     trainable = {parameter.tensor for module in trace.modules for parameter in module.parameters if parameter.trainable}
-    return sum(trace.held_tensor(tensor).spec.size_bytes or 0 for tensor in trainable)
+    return sum(trace.held_spec(tensor).size_bytes or 0 for tensor in trainable)

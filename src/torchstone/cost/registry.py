@@ -1,7 +1,6 @@
 """The price registry, the arguments that a price reads by name, and the bytes of a tensor."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import ceil, prod
 from typing import TypeVar
 
@@ -33,8 +32,7 @@ PriceFunction = Callable[[OpSignature], Price]
 F = TypeVar("F", bound=PriceFunction)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Record, frozen=True, kw_only=True):
     """A price function and the family of its ops."""
 
     function: PriceFunction

@@ -2,8 +2,8 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from torchstone.record.base import Record
 from torchstone.record.cost import GroupCost, Kind, ModuleCost, OpCost, SignatureCost
 from torchstone.record.trace import Trace
 
@@ -12,8 +12,7 @@ _OUTSIDE = -1  # stands for a call: ops that ran outside any
 _NO_COST = (0,) * 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnCosts:
+class OwnCosts(Record, frozen=True, kw_only=True):
     """What each module costs by its own ops; equal modules share a row."""
 
     rows: list[tuple[int, ...]]  # FLOPs, matmul FLOPs, bytes read, bytes written, op calls, calls without a price

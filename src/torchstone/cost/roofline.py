@@ -354,6 +354,6 @@ def _batch_size(trace: Trace) -> int | None:
     """The first dimension of the first input."""
     for external in trace.recorded_tensors.external:
         if external.kind == "input":
-            shape = trace.held_tensor(external.tensor).spec.shape
+            shape = trace.held_spec(external.tensor).shape
             return shape[0] if shape else None
     return None

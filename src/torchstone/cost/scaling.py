@@ -1,9 +1,11 @@
 """Costs beyond one inference on one device: the optimizer step, tensor parallelism, and a range of sizes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import ceil, prod
 from typing import NamedTuple
+
+import msgspec
 
 from torchstone.cost.caches import in_blocks
 from torchstone.cost.liveness import largest_sum
@@ -44,7 +46,7 @@ def optimiser_cost(trace: Trace, name: str) -> OptimiserCost:
     """Every trainable parameter once, tied ones once."""
     states, flops = OPTIMISERS[name]
     trainable = {parameter.tensor for module in trace.modules for parameter in module.parameters if parameter.trainable}
-    specs = [trace.held_tensor(tensor).spec for tensor in sorted(trainable)]
+    specs = [trace.held_spec(tensor) for tensor in sorted(trainable)]
     parameters = sum(spec.elements for spec in specs)
     held = sum(spec.size_bytes or 0 for spec in specs)
     state = states * parameters * _STATE_ELEMENT_BYTES
@@ -150,7 +152,7 @@ class _Held:
             # A head is not divided: with fewer heads than devices, several devices hold the same one.
             whole = heads.get(storage, devices * sizes[storage] or 1)
             sizes[storage] = sizes[storage] * ceil(whole / devices) // whole
-        part = replace(storages, sizes=sizes)
+        part = msgspec.structs.replace(storages, sizes=sizes)
         peak, caches = largest_sum(trace, part)
         weights = [sizes[storage] for storage in storages.names if storages.categories[storage] is Category.WEIGHTS]
         return _Held(weights_bytes=sum(weights), kv_cache_bytes=caches, peak_bytes=peak)

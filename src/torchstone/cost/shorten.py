@@ -19,12 +19,12 @@ Where one of these does not hold, all copies of that repeat are written out.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 
 import msgspec
 
 from torchstone.cost.boundary_tensors import Ends, cached_outputs, find_ends
+from torchstone.record.base import Record
 from torchstone.record.repeats import Expansion, Place, Repeat
 from torchstone.record.trace import Trace
 
@@ -35,8 +35,7 @@ FIRST, MIDDLE, LAST = 0, 1, 2  # the blocks that are left
 # --- The short trace, and how what is worked out on it holds for the whole one ---
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class Stretch(Record, frozen=True, kw_only=True):
     """Rows or numbers of the blocks that are left, one block after another."""
 
     start: int
@@ -48,8 +47,7 @@ class Stretch:
         return range(start, start + self.step)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(Record, frozen=True, kw_only=True):
     """Blocks of op calls that are copies of each other; all numbers are those of the short trace."""
 
     ops: Stretch
@@ -65,24 +63,21 @@ class Run:
         return [middle + step * copy for middle, step in self.own for copy in copies]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Record, frozen=True, kw_only=True):
     """What one block of a run leaves behind for good, and what it is the last to use."""
 
     kept: int = 0
     freed: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class Moment(Record, frozen=True, kw_only=True):
     """An op call of the whole trace, in a short one."""
 
     row: int  # the op call that is left for it
     before: tuple[int, ...]  # for each run, how many of the blocks left out ran before it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Short:
+class Short(Record, frozen=True, kw_only=True):
     """A trace with its runs; without any, it is the whole one."""
 
     trace: Trace
@@ -214,8 +209,7 @@ def _may_be_chosen(repeats: Sequence[Repeat], number: int) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Found(Record, frozen=True, kw_only=True):
     """A short trace before it is known whether it will do."""
 
     trace: Trace
@@ -264,8 +258,7 @@ def _pieces(run: Run) -> Iterator[int]:
         yield from range(middle, middle + step * (run.left_out + 2), step) if step else (middle,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
+class _Given(Record, frozen=True, kw_only=True):
     """Memory that the middle block is given and that no block made."""
 
     own: set[tuple[int, int]]  # each with the step to the next block's
@@ -288,7 +281,7 @@ class _Proof:
         given = self._given()
         if given is None:
             return None
-        run = replace(self._run, own=tuple(sorted(given.own)))
+        run = msgspec.structs.replace(self._run, own=tuple(sorted(given.own)))
         pieces = list(_pieces(run))
         sound = (
             len(set(pieces)) == len(pieces)

@@ -1,18 +1,17 @@
 """Every piece of memory in a trace: how large it is, what it holds, and whether it outlives the run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from torchstone.cost.boundary_tensors import Ends, find_ends
 from torchstone.cost.shorten import MIDDLE, Short
+from torchstone.record.base import Record
 from torchstone.record.cost import Category
 from torchstone.record.trace import Trace
 
 _WEIGHTS, _KV_CACHE = Category.WEIGHTS, Category.KV_CACHE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storages:
+class Storages(Record, frozen=True, kw_only=True):
     """The memory of a trace, by storage number."""
 
     sizes: list[int]
@@ -24,7 +23,7 @@ class Storages:
     unknown: int  # tensors whose size is not known; they count as nothing
     read: list[tuple[int, ...]]  # by op call: where its inputs lie
     made: list[tuple[int, ...]]  # by op call: where its outputs lie
-    times: dict[int, int] = field(default_factory=dict)  # those that stand for several pieces, and for how many
+    times: dict[int, int] = {}  # those that stand for several pieces, and for how many
 
     def whole_size(self, storage: int) -> int:
         """Bytes of a piece and of all those it stands for."""

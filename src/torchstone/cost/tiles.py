@@ -5,8 +5,9 @@ vector takes a row of tiles. Images lie as rows of pixels with their channels, a
 matrix: so convolutions read them there. Whole numbers, and tables of which rows are looked up, are not in tiles.
 """
 
-from dataclasses import replace
 from math import prod
+
+from msgspec.structs import replace
 
 from torchstone.cost.registry import find_price
 from torchstone.cost.shorten import Short

@@ -51,6 +51,9 @@ class ModuleDiff(Record, frozen=True, kw_only=True, omit_defaults=False):
     parameters: tuple[int | None, int | None]
     flops: tuple[int | None, int | None]
     moved_bytes: tuple[int | None, int | None]
+    peak_bytes: tuple[int | None, int | None] = (None, None)  # live memory of the model while it runs; no change of it
+    statuses: tuple[str | None, str | None] = (None, None)  # on the backend
+    tensors: int = 0  # golden tensors and weights of its own that differ
 
 
 class OpDiff(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -100,7 +100,9 @@ def problem_of(text: bytes) -> str:
     count as too deep, and are an error anyway.
     """
     plain = _ESCAPE.sub(b"", text) if b"\\" in text else text
-    brackets = _TEXT.sub(b"", plain.translate(None, _NOT_STRUCTURE))
+    # Two quotes in a row are an empty text, or two texts that become one: either way the rest stays inside or outside.
+    brackets = plain.translate(None, _NOT_STRUCTURE).replace(b'""', b"")
+    brackets = _TEXT.sub(b"", brackets) if b'"' in brackets else brackets
     for _ in range(MAX_DEPTH):
         if not brackets:
             break

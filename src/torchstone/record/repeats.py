@@ -7,8 +7,9 @@ them out (`expand`) is copying rows with other numbers.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+
+import msgspec
 
 from torchstone.record.base import Record
 from torchstone.record.module import ModuleCallTable
@@ -72,8 +73,7 @@ class Repeat(Record, frozen=True, kw_only=True):
         return self.at.plus(self.length, self.copies)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tables:
+class Tables(Record, frozen=True, kw_only=True):
     """The three tables of a trace."""
 
     tensors: TensorTable
@@ -89,8 +89,15 @@ def expand(tables: Tables, repeats: Sequence[Repeat]) -> Tables:
     return growing.finish()
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+def expand_tensors(tables: Tables, repeats: Sequence[Repeat]) -> TensorTable:
+    """The table of tensors with every copy written out; their calls, most of the work, are not."""
+    growing = Expansion(tables, calls=False)
+    for repeat in repeats:
+        growing.add_copies(repeat)
+    return growing.finish().tensors
+
+
+class Gap(msgspec.Struct, frozen=True):
     """Numbers of copies that are left out; each is replaced by the one at its place in the copy before them."""
 
     start: int
@@ -140,11 +147,13 @@ class Expansion:
     """Tables that grow in the order of the trace: recorded rows, and copies of rows before them.
 
     Of a repeat that is to be left out, only the first and the last copy are written. Everything is numbered as if the
-    others had never been; what speaks of their tensors gets those of the first copy.
+    others had never been; what speaks of their tensors gets those of the first copy. Without `calls`, only the tensors
+    are written.
     """
 
-    def __init__(self, tables: Tables, left_out: Sequence[Repeat] = ()) -> None:
+    def __init__(self, tables: Tables, left_out: Sequence[Repeat] = (), *, calls: bool = True) -> None:
         self._tables = tables
+        self._with_calls = calls
         self._left_out = {repeat.at.call for repeat in left_out}
         self._taken = Place(op=0, call=0, tensor=0, storage=0)  # recorded rows so far; storages have no rows
         self._here = self._taken  # the position in the trace
@@ -173,8 +182,9 @@ class Expansion:
         else:
             end = start.plus(until).plus(self._here, -1)
         self._add_recorded_tensors(slice(start.tensor, end.tensor))
-        self._add_recorded_ops(slice(start.op, end.op))
-        self._add_recorded_calls(slice(start.call, end.call))
+        if self._with_calls:
+            self._add_recorded_ops(slice(start.op, end.op))
+            self._add_recorded_calls(slice(start.call, end.call))
         self._taken = end
         if until is not None:
             self._here = until
@@ -258,8 +268,9 @@ class Expansion:
 
         here = self._here
         self._copy_tensors(repeat, shift, external)
-        self._copy_ops(repeat, moved)
-        self._copy_calls(repeat, number, moved)
+        if self._with_calls:
+            self._copy_ops(repeat, moved)
+            self._copy_calls(repeat, number, moved)
         self._here = here.plus(repeat.length)
 
     def _copy_tensors(self, repeat: Repeat, shift: int, external: dict[int, int]) -> None:
@@ -358,8 +369,7 @@ class _Calls:
         self.end_ops: list[int] = []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
+class Times(Record, frozen=True, kw_only=True):
     """How often each recorded row stands in the whole trace, itself included."""
 
     ops: list[int]
@@ -404,8 +414,7 @@ class _Recorded:
         return place.plus(self._copied[passed], -1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallOrigins:
+class CallOrigins(Record, frozen=True, kw_only=True):
     """For each module call of the whole trace, its module and the recorded row that it is a copy of, or is."""
 
     modules: list[int]

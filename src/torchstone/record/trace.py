@@ -11,9 +11,19 @@ from msgspec.structs import replace
 from torchstone.record.base import Document, Record, Schema
 from torchstone.record.module import Module, ModuleCallTable, Source
 from torchstone.record.op import OpCall, OpTable
-from torchstone.record.repeats import CallOrigins, Place, Repeat, Tables, Times, call_origins, expand, times_of
+from torchstone.record.repeats import (
+    CallOrigins,
+    Place,
+    Repeat,
+    Tables,
+    Times,
+    call_origins,
+    expand,
+    expand_tensors,
+    times_of,
+)
 from torchstone.record.source_lines import SourceLines
-from torchstone.record.tensor import Tensor, TensorTable
+from torchstone.record.tensor import TensorSpec, TensorTable
 from torchstone.record.trace_consistency import check_trace
 
 # --- The capture of a model: everything that ran, in order, with provenance ---
@@ -69,6 +79,7 @@ class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True, gc=Tru
     lines: SourceLines | None = None  # None: a trace from before they were recorded, or of a file
     failure: Failure | None = None
     eager_memory: EagerMemory | None = None  # None: not observed
+    configuration: dict[str, int] = {}  # sizes of a transformers configuration, by the names that formulas have
     assumed: tuple[
         str, ...
     ] = ()  # values that decide which ops run, and that the model did not have: with their counts
@@ -88,12 +99,15 @@ class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True, gc=Tru
         return expand(self.recorded, self.repeats) if self.repeats else self.recorded
 
     @cached_property
+    def _all_tensors(self) -> TensorTable:
+        # Many questions are about tensors alone; those of a trace that is written out are not written out again.
+        known = "_whole" in self.__dict__ or not self.repeats
+        return self._whole.tensors if known else expand_tensors(self.recorded, self.repeats)
+
+    @property
     def tensors(self) -> TensorTable:
-        """All tensors; they are there without the calls that make them."""
-        if not self.repeats:
-            return self.recorded_tensors
-        alone = Tables(tensors=self.recorded_tensors, module_calls=ModuleCallTable(), ops=OpTable())
-        return expand(alone, self.repeats).tensors
+        """All tensors."""
+        return self._all_tensors
 
     @property
     def module_calls(self) -> ModuleCallTable:
@@ -180,10 +194,11 @@ class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True, gc=Tru
             repeats=(),
         )
 
-    def held_tensor(self, number: int) -> Tensor:
-        """A tensor; those that were there before the forward pass are found without writing copies out."""
+    def held_spec(self, number: int) -> TensorSpec:
+        """The spec of a tensor; copies are not written out for those that were there before the forward pass."""
+        table = self.recorded_tensors
         first_copied = self.repeats[0].at.tensor if self.repeats else number + 1
-        return self.recorded_tensors[number] if 0 <= number < first_copied else self.tensors[number]
+        return table.specs[table.spec_of[number]] if 0 <= number < first_copied else self.tensors[number].spec
 
     def children(self, index: int) -> Iterator[int]:
         """The direct children of a module."""

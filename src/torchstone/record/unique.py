@@ -98,19 +98,28 @@ def _unique(
         output_shapes=tuple(spec.shape for spec in outputs),
         output_dtypes=tuple(spec.dtype for spec in outputs),
         parameters=_parameters_below(trace, first),
-        parameter_shapes={own.name: trace.held_tensor(own.tensor).spec.shape for own in module.parameters},
+        parameter_shapes={own.name: trace.held_spec(own.tensor).shape for own in module.parameters},
         calls=sum(len(calls[member]) for member in group),
         occurrences=tuple(trace.modules[member].path for member in group),
         container=module.container,
     )
 
 
-def specs_of_call(trace: Trace, call: int) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    """The tensors that a module call received and returned."""
+SpecsOfCall = tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]
+
+
+def specs_of_call(trace: Trace, call: int, known: dict[int, SpecsOfCall] | None = None) -> SpecsOfCall:
+    """The tensors that a module call received and returned; `known` keeps those of each signature."""
     calls = trace.recorded_calls
-    signature = calls.signatures[calls.signature_of[trace.call_origins.rows[call]]]
+    number = calls.signature_of[trace.call_origins.rows[call]]
+    if known is not None and number in known:
+        return known[number]
+    signature = calls.signatures[number]
     inputs = tuple(spec for argument in signature.arguments for spec in tensors_in(argument.value))
-    return inputs, tuple(tensors_in(signature.output))
+    specs = (inputs, tuple(tensors_in(signature.output)))
+    if known is not None:
+        known[number] = specs
+    return specs
 
 
 def _parameters_below(trace: Trace, index: int) -> int:
@@ -121,7 +130,7 @@ def _parameters_below(trace: Trace, index: int) -> int:
             break
         below.add(number)
     tensors = {own.tensor for number in below for own in trace.modules[number].parameters}
-    return sum(trace.held_tensor(tensor).spec.elements for tensor in tensors)
+    return sum(trace.held_spec(tensor).elements for tensor in tensors)
 
 
 def subtree_shapes(trace: Trace) -> tuple[int, ...]:
@@ -160,7 +169,7 @@ def _says_where(name: str, value: Value, path: str) -> bool:
 
 
 def _parameter_shapes(parameters: tuple[Parameter, ...], trace: Trace) -> Hashable:
-    return tuple((own.name, *_shape(trace.held_tensor(own.tensor).spec)) for own in parameters)
+    return tuple((own.name, *_shape(trace.held_spec(own.tensor))) for own in parameters)
 
 
 def _shape(spec: TensorSpec) -> tuple[tuple[int, ...], str]:

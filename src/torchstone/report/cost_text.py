@@ -89,11 +89,11 @@ def tree_text(table: CostTable, trace: Trace, options: CostTextOptions, paint: P
     return aligned(lines, right=(2, 3, 4, 5, 6, 7), paint=paint)
 
 
-def _members(rows: Sequence[ModuleRow], folds: Sequence[Fold]) -> dict[int, tuple[int, ...]]:
-    """The modules that a row stands for: equal layers have equal modules at equal distances from their first."""
+def _members(rows: tuple[ModuleRow, ...], folds: Sequence[Fold]) -> dict[int, tuple[int, ...]]:
+    """The modules of each folded row: equal layers have equal modules at equal distances from their first."""
     runs = {fold.first: fold.members for fold in folds}
     found: dict[int, tuple[int, ...]] = {}
-    for row in rows:
+    for row in folded_rows(rows):
         above = found.get(row.parent, (row.parent,)) if row.index else (0,)
         own = runs.get(row.index, (row.index,))
         found[row.index] = tuple(first - row.parent + one for first in above for one in own) if row.index else (0,)

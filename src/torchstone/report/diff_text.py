@@ -61,6 +61,10 @@ def what_differs(module: ModuleDiff) -> str:
     ):  # fmt: skip
         if pair[0] != pair[1]:
             said.append(f"{name} {', now '.join('none' if one is None else shown(one) for one in pair)}")
+    if module.statuses[0] != module.statuses[1]:
+        said.append(f"status {', now '.join(one or 'none' for one in module.statuses)}")
+    if module.tensors:
+        said.append(f"{module.tensors} golden tensors or weights")
     return "; ".join(said)
 
 

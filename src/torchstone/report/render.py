@@ -37,6 +37,7 @@ SECTIONS: tuple[Section, ...] = (
     _section("overview", (TRACE_FILE,)),
     _section("analysis", ("analysis.json",)),
     _section("diff", ("diff.json",)),
+    _section("panes", ("diff.json",)),
     _section("modules", (TRACE_FILE,)),
     _section("operators", (TRACE_FILE,)),
     _section("source", (TRACE_FILE,)),

@@ -176,8 +176,9 @@ def installed_version(package: str) -> str:
     start, end = f"{package}-", ".dist-info"
     for folder in sys.path:
         with suppress(OSError):
-            for found in Path(folder or ".").glob(f"{start}*{end}"):
-                return found.name[len(start) : -len(end)]
+            for found in os.listdir(folder or "."):  # noqa: PTH208 - five times as fast as a glob
+                if found.startswith(start) and found.endswith(end):
+                    return found[len(start) : -len(end)]
     from importlib.metadata import PackageNotFoundError, version
 
     with suppress(PackageNotFoundError):
@@ -188,9 +189,10 @@ def installed_version(package: str) -> str:
 def _own_digest() -> str:
     """Torchstone's version, and the state of its files: an edit makes earlier captures another program's."""
     root = Path(torchstone.__file__).parent
-    digest = sha256(torchstone.__version__.encode())
-    for folder in ("capture", "models", "record", "numerics"):
-        for path in sorted((root / folder).rglob("*.py")):
-            facts = path.stat()
-            digest.update(f"{path.relative_to(root)} {facts.st_size} {facts.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
+    found = []
+    for part in ("capture", "models", "record", "numerics"):
+        for folder, _, names in os.walk(root / part):  # paths as text: this runs before every answer
+            found += [f"{folder}/{name}" for name in names if name.endswith(".py")]
+    facts = [(path[len(str(root)) :], os.stat(path)) for path in sorted(found)]  # noqa: PTH116 - as above
+    states = [f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in facts]
+    return sha256("\n".join([torchstone.__version__, *states]).encode()).hexdigest()

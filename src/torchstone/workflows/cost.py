@@ -93,11 +93,11 @@ def cost_model(request: CostRequest, progress: Progress = SILENT) -> CostOutcome
 
 def _with_plan(table: CostTable, trace: Trace, request: CostRequest, progress: Progress) -> CostTable:
     """The table with the memory that the model takes on a board, where that is known or asked for."""
-    from torchstone.workflows.memory_plan import beside_estimate, plan_beside, plan_for_hardware, read_plan
-
     hardware = request.pricing.hardware
     if table.prediction is None or not hardware:
         return table
+    from torchstone.workflows.memory_plan import beside_estimate, plan_beside, plan_for_hardware, read_plan
+
     if request.plan is not None:
         mapping = read_plan(request.plan)
     elif request.python is not None:

@@ -24,7 +24,7 @@ from torchstone.workflows.progress import SILENT, Progress
 if TYPE_CHECKING:
     from torchstone.formula.agent.prompt import ClassSource
     from torchstone.formula.derive.observe import Observation, Sample
-    from torchstone.formula.derive.samples import Options
+    from torchstone.formula.derive.validate import Options
     from torchstone.models.pretrained import Blueprint
 
 _DECODE = "decode"  # the phase, and the variant of formulas for it
@@ -81,12 +81,18 @@ def _evaluated(request: FormulaCostRequest, trace: Trace, progress: Progress) ->
     from torchstone.formula.derive.validate import cost_by_formula as evaluate
 
     model = trace.provenance.model
-    blueprint = _transformers_blueprint(model, request.cost.model)
     table = price_trace(trace, pricing_of(request.cost))
-    sample = Sample(trace=trace, table=table, known=_known_sizes(trace, blueprint))
+    formulas, variant = available_formulas(), _variant_of(trace)
+    sample = Sample(trace=trace, table=table, known=_recorded_sizes(trace))
     seen = observe(sample)
-    variant = _variant_of(trace)
-    known = _Known.of(available_formulas(), seen, variant, blueprint)
+    known = _Known(formulas, {}, formulas.problems)
+    if not trace.configuration or request.agent is not None or known.need_the_model(seen, variant):
+        blueprint = _transformers_blueprint(model, request.cost.model)
+        sample = Sample(trace=trace, table=table, known=_known_sizes(trace, blueprint))
+        seen = observe(sample)
+        known = _Known.of(formulas, seen, variant, blueprint)
+    else:
+        blueprint = None
     derived: dict[str, str] = {}  # class -> why it could not be derived, "" where it could
     missing = known.missing(seen, variant)
     if missing and blueprint is not None:
@@ -106,13 +112,13 @@ def _evaluated(request: FormulaCostRequest, trace: Trace, progress: Progress) ->
 
 def _variant_of(trace: Trace) -> str:
     """The code path that was traced: with a backward pass, or in the decode phase."""
-    from torchstone.formula.derive.library import variant_of
+    from torchstone.formula.derive.validate import variant_of
 
     return variant_of(_path_of(trace))
 
 
 def _path_of(trace: Trace) -> "Options":
-    from torchstone.formula.derive.samples import Options
+    from torchstone.formula.derive.validate import Options
 
     has_backward = trace.failure is None and trace.recorded_ops.forward_calls < trace.size.op
     return Options(dtype=_dtype_of(trace), decode=trace.provenance.phase == _DECODE, backward=has_backward)
@@ -154,6 +160,17 @@ class _Known:
                 remove_entry(name_of(entry))
                 known.warnings += (f"removed {name_of(entry)} from your formulas: {contradiction.text}",)
         return known
+
+    def need_the_model(self, seen: "Sequence[Observation]", variant: str) -> bool:
+        """Whether a class has no formula that the trace confirms, or one of the user's, which may hold elsewhere."""
+        from torchstone.formula.derive.gate import judge
+        from torchstone.formula.derive.validate import entry_of_call
+
+        entries = [entry_of_call(self.formulas, one, variant) for one in seen]
+        own = any(one is not None and key_of(one.module_path, one.variant) in self.formulas.own for one in entries)
+        if own or self.missing(seen, variant):
+            return True
+        return bool(judge(self.formulas, seen, variant, entry_of_call).wrong_costs)
 
     def missing(self, seen: "Sequence[Observation]", variant: str) -> list[str]:
         """Classes without an entry for the code path and the sizes they were called with, inner ones first."""
@@ -232,10 +249,17 @@ def _known_sizes(trace: Trace, blueprint: "Blueprint | None") -> dict[str, int]:
     """The parameters of the configuration, and the lengths of the sequences that the whole model was called with."""
     if blueprint is None:
         return {}
-    from torchstone.formula.derive.samples import lengths_of
+    from torchstone.formula.derive.parameter_binding import lengths_of
     from torchstone.formula.derive.sampling_plans import parameters_of
 
     return {**parameters_of(blueprint.config), **lengths_of(trace.recorded_calls[0])}
+
+
+def _recorded_sizes(trace: Trace) -> dict[str, int]:
+    """The same from the trace alone, which needs neither torch nor transformers; empty where it has none."""
+    from torchstone.formula.derive.parameter_binding import lengths_of
+
+    return {**trace.configuration, **lengths_of(trace.recorded_calls[0])} if trace.configuration else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

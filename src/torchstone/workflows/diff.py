@@ -1,7 +1,7 @@
 """torchstone diff: two folders of results, compared part by part, and one page that shows them side by side."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 DIFF_FILE = "diff.json"
 _CHECK_FILE, _GOLDEN_FILE, _MEMORY = "check.json", "golden_data.json", "*_timeline.json.gz"
+_GOLDEN = "golden"  # the kind of a difference, beside weights
 D = TypeVar("D", bound=Document)
 T = TypeVar("T")
 Pair = tuple[Path, Path]
@@ -64,10 +65,12 @@ def _compared(before: Path, after: Path, folder: Path | None, progress: Progress
     if not compared:
         msg = f"{before} and {after} hold nothing that can be compared: no trace, cost, check, golden data or memory"
         raise InputError(msg)
+    modules = tuple(_modules(traces, costs, _statuses(sides, traces))) if traces else ()
+    tensors = tuple(_tensors(golden)) if golden else ()
     found = FolderDiff(
         sides=(str(before), str(after)), models=_models(traces, costs, golden, checks),
-        quantities=tuple(_quantities(traces, costs)), modules=tuple(_modules(traces, costs)) if traces else (),
-        ops=tuple(_ops(traces, costs)) if traces else (), tensors=tuple(_tensors(golden)) if golden else (),
+        quantities=tuple(_quantities(traces, costs)), modules=_with_tensors(modules, tensors, golden),
+        ops=tuple(_ops(traces, costs)) if traces else (), tensors=tensors,
         compared=compared, check_change=check_change, memory_change=memory_change, notes=tuple(_notes(sides)),
     )  # fmt: skip
     if folder is not None:
@@ -139,9 +142,13 @@ def _of(name: str, unit: str, before: float | str | None, after: float | str | N
 # --- Structure ---
 
 
-def _modules(traces: tuple[Trace, Trace], costs: "tuple[CostTable, CostTable] | None") -> Iterator[ModuleDiff]:
+def _modules(
+    traces: tuple[Trace, Trace],
+    costs: "tuple[CostTable, CostTable] | None",
+    statuses: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {}),
+) -> Iterator[ModuleDiff]:
     """The paths of both sides, aligned: what was removed stands where it stood."""
-    about = [_ModuleFacts(trace, costs[side] if costs else None) for side, trace in enumerate(traces)]
+    about = [_ModuleFacts(trace, costs[side] if costs else None, statuses[side]) for side, trace in enumerate(traces)]
     old, new = ([one.path for one in trace.modules] for trace in traces)
     kept = set(new)
     for _, first, first_end, second, second_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -152,12 +159,40 @@ def _modules(traces: tuple[Trace, Trace], costs: "tuple[CostTable, CostTable] | 
 class _ModuleFacts:
     """What is compared of each module of one side."""
 
-    def __init__(self, trace: Trace, cost: "CostTable | None") -> None:
+    def __init__(self, trace: Trace, cost: "CostTable | None", statuses: Mapping[str, str]) -> None:
         self.classes = {one.path: one.class_name for one in trace.modules}
         self.parameters = _own_parameters(trace)
         self.shapes = _shapes(trace)
         self.flops: dict[str, int] = {one.path: one.flops for one in cost.modules} if cost else {}
         self.moved = {one.path: one.bytes_read + one.bytes_written for one in cost.modules} if cost else {}
+        self.peaks = _peaks(trace, cost.timeline_bytes) if cost else {}
+        self.statuses = statuses
+
+
+def _peaks(trace: Trace, live_bytes: Sequence[int]) -> dict[str, int]:
+    """The largest live memory while each module runs; modules that run no op have none."""
+    found: dict[str, int] = {}
+    calls = trace.module_calls
+    for module, first, end in zip(calls.modules, calls.first_ops, calls.end_ops, strict=True):
+        path, live = trace.modules[module].path, live_bytes[first:end]
+        if live:
+            found[path] = max(found.get(path, 0), *live)
+    return found
+
+
+def _statuses(sides: Pair, traces: tuple[Trace, Trace] | None) -> tuple[dict[str, str], dict[str, str]]:
+    """The status of each module on the backend; empty unless both sides have a check of their model."""
+    from torchstone.record.check import CheckResult
+    from torchstone.report.sections.check import module_statuses
+
+    results = _both(sides, _CHECK_FILE, CheckResult) if traces is not None else None
+    if traces is None or results is None:
+        return {}, {}
+    first, second = (
+        {module.path: status for module, status in zip(trace.modules, module_statuses(result, trace), strict=False)}
+        for result, trace in zip(results, traces, strict=True)
+    )
+    return first, second
 
 
 def _own_parameters(trace: Trace) -> dict[str, int]:
@@ -167,7 +202,7 @@ def _own_parameters(trace: Trace) -> dict[str, int]:
     for module in trace.modules:
         own = {one.tensor for one in module.parameters} - seen
         seen |= own
-        found[module.path] = sum(trace.held_tensor(number).spec.elements for number in own)
+        found[module.path] = sum(trace.held_spec(number).elements for number in own)
     return found
 
 
@@ -189,11 +224,12 @@ def _module(path: str, sides: list[_ModuleFacts]) -> ModuleDiff:
         path=path, change=Change.SAME,
         classes=_pair(path, first.classes, second.classes), shapes=_pair(path, first.shapes, second.shapes),
         parameters=_pair(path, first.parameters, second.parameters), flops=_pair(path, first.flops, second.flops),
-        moved_bytes=_pair(path, first.moved, second.moved),
+        moved_bytes=_pair(path, first.moved, second.moved), peak_bytes=_pair(path, first.peaks, second.peaks),
+        statuses=_pair(path, first.statuses, second.statuses),
     )  # fmt: skip
     if path not in first.classes or path not in second.classes:
         return replace(found, change=Change.ADDED if path in second.classes else Change.REMOVED)
-    pairs = (found.classes, found.shapes, found.parameters, found.flops, found.moved_bytes)
+    pairs = (found.classes, found.shapes, found.parameters, found.flops, found.moved_bytes, found.statuses)
     return found if all(one == other for one, other in pairs) else replace(found, change=Change.CHANGED)
 
 
@@ -223,11 +259,33 @@ def _op_calls(trace: Trace) -> Counter[str]:
 
 def _tensors(golden: "tuple[GoldenData, GoldenData]") -> Iterator[TensorDiff]:
     first, second = ({one.name: f"{one.dtype}{list(one.shape)}" for one in side.tensors} for side in golden)
-    yield from _differences("golden", first, second)
+    yield from _differences(_GOLDEN, first, second)
     weights = [side.weights.hashes for side in golden]
     if all(weights):
         shortened = [{name: text[:12] for name, text in side.items()} for side in weights]
         yield from _differences("weight", *shortened)
+
+
+def _with_tensors(
+    modules: tuple[ModuleDiff, ...], tensors: Sequence[TensorDiff], golden: "tuple[GoldenData, GoldenData] | None"
+) -> tuple[ModuleDiff, ...]:
+    """The modules with the number of golden tensors and weights of their own that differ."""
+    if golden is None or not tensors:
+        return modules
+    owners = {one.name: one.module or "" for side in golden for one in side.tensors}
+    paths = {one.path for one in modules}
+    counts: Counter[str] = Counter()
+    for tensor in tensors:
+        owner = owners.get(tensor.name) if tensor.kind == _GOLDEN else tensor.name.rpartition(".")[0]
+        counts[owner if owner in paths else ""] += 1  # "": the model itself
+    return tuple(
+        replace(
+            one,
+            tensors=counts[one.path],
+            change=Change.CHANGED if one.change is Change.SAME and counts[one.path] else one.change,
+        )
+        for one in modules
+    )
 
 
 def _differences(kind: str, first: Mapping[str, str], second: Mapping[str, str]) -> Iterator[TensorDiff]:
@@ -248,10 +306,13 @@ def _check_part(sides: Pair) -> "tuple[CheckComparison | None, str]":
     if not all((side / _CHECK_FILE).is_file() for side in sides):
         return None, ""
     found = compare_folders(sides)
-    changed = [one.module_path or "(the model)" for one in found.modules if one.differs]
+    differing = [one for one in found.modules if one.differs]
+    changed = [one for one in differing if None not in one.statuses]
+    alone = len(differing) - len(changed)
     fixed = sorted(set(found.findings[0]) - set(found.findings[1]))
     new = sorted(set(found.findings[1]) - set(found.findings[0]))
     said = [f"{len(changed)} unique modules ended otherwise"] if changed else []
+    said += [f"{alone} unique modules were checked on one side only"] if alone else []
     said += [f"fixed: {', '.join(fixed)}"] if fixed else []
     said += [f"new: {', '.join(new)}"] if new else []
     return found, "; ".join(said)

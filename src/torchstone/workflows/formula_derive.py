@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from torchstone.formula.database.files import Formulas
     from torchstone.formula.derive.library import Library
     from torchstone.formula.derive.observe import StorageLifetimes
-    from torchstone.formula.derive.samples import Bench, Make, Options
+    from torchstone.formula.derive.samples import Bench, Make
+    from torchstone.formula.derive.validate import Options
     from torchstone.models.pretrained import Blueprint
     from torchstone.record.cost import CostTable
     from torchstone.record.op import OpSignature
@@ -93,7 +94,7 @@ def derive_formulas(request: DeriveRequest, progress: Progress = SILENT) -> Deri
 
 def _code_path(request: DeriveRequest) -> "Options":
     make_bench("deriving a formula")  # names a missing package before anything is imported
-    from torchstone.formula.derive.samples import Options
+    from torchstone.formula.derive.validate import Options
 
     if request.decode and (request.recipe or not request.use_cache):
         msg = f"--phase decode needs a cache; drop {'--recipe' if request.use_cache else '--no-cache'}"

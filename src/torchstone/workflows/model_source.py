@@ -57,23 +57,37 @@ def load_trace(
             msg = f"{saved} is a finished run, so {', '.join(fixed)} cannot be changed; give the model itself"
             raise ModelInputsError(msg)
         return load_record(saved, Trace)
-    if request.inputs is not None:  # Python code: what it reads is not known
-        return _captured(request, progress, keywords)
-    how = {"mode": request.mode, "reuse": request.reuse, "backward": request.backward, **keywords}
-    key = CaptureKey(model=request.model, options=request.options, how=how)
-    kept = cached_capture(key) if request.cached else None
+    kept = kept_trace(request, progress, keywords=keywords)
+    if kept is not None:
+        return set_fields(kept, provenance=set_fields(kept.provenance, command=request.command))
+    trace = _captured(request, progress, keywords)
+    if request.inputs is None:  # else Python code: what it reads is not known
+        keep_capture(_key(request, keywords), trace)
+    return trace
+
+
+def kept_trace(
+    request: ModelRequest, progress: Progress = SILENT, *, keywords: Mapping[str, object] = NO_KEYWORDS
+) -> Trace | None:
+    """The capture of an equal request that was made before, or comes with torchstone; None where there is none."""
+    if request.inputs is not None or not request.cached:
+        return None
+    key = _key(request, keywords)
+    kept = cached_capture(key)
     if kept is not None:
         progress.note(f"captured on {kept.provenance.created}; --no-cache captures again")
-        return set_fields(kept, provenance=set_fields(kept.provenance, command=request.command))
-    shipped = shipped_capture(key) if request.cached and not request.lines else None
+        return kept
+    shipped = shipped_capture(key) if not request.lines else None
     if shipped is not None:
         versions = shipped.provenance.versions
         made_with = ", ".join(f"{name} {versions[name]}" for name in ("torch", "transformers") if name in versions)
         progress.note(f"a capture that comes with torchstone ({made_with}); --no-cache captures again")
-        return set_fields(shipped, provenance=set_fields(shipped.provenance, command=request.command))
-    trace = _captured(request, progress, keywords)
-    keep_capture(key, trace)
-    return trace
+    return shipped
+
+
+def _key(request: ModelRequest, keywords: Mapping[str, object]) -> CaptureKey:
+    how = {"mode": request.mode, "reuse": request.reuse, "backward": request.backward, **keywords}
+    return CaptureKey(model=request.model, options=request.options, how=how)
 
 
 def name_code(request: ModelRequest, progress: Progress, *more: str) -> None:
@@ -129,7 +143,18 @@ def _captured(request: ModelRequest, progress: Progress, keywords: Mapping[str, 
             if inputs.phase == "decode" and request.inputs is None
             else lambda: load(request.model, inputs=inputs, options=request.options, device="cpu").model,
         )
-        return capture(model, inputs, request.mode, reuse=request.reuse, backward=request.backward, about=about)
+        trace = capture(model, inputs, request.mode, reuse=request.reuse, backward=request.backward, about=about)
+        return set_fields(trace, configuration=_configuration(request.model, model))
+
+
+def _configuration(name: str, model: "nn.Module") -> dict[str, int]:
+    """The sizes of the configuration that a name stands for; formulas are evaluated at them without transformers."""
+    from torchstone.formula.derive.sampling_plans import parameters_of
+    from torchstone.models.user_code import parse_target
+
+    config = getattr(model, "config", None)
+    named = parse_target(name) is None and type(config).__module__.partition(".")[0] == "transformers"
+    return parameters_of(config) if named else {}
 
 
 def _with_keywords(model: "nn.Module", inputs: Inputs, keywords: Mapping[str, object]) -> Inputs:

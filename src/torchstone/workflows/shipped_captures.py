@@ -20,6 +20,7 @@ from torchstone.record.trace import Trace
 from torchstone.workflows.capture_cache import CaptureKey, installed_version, is_off
 
 FOLDER = Path(torchstone.__file__).parent / "models" / "zoo" / "captures"
+SIZES = FOLDER.parent / "sizes.json"
 DEFAULT_WAY = {"mode": "auto", "reuse": True, "backward": False}
 _MOST_BYTES = 64 << 20  # of one capture, written out
 
@@ -29,15 +30,21 @@ def shipped_capture(key: CaptureKey) -> Trace | None:
     if is_off() or key.options != InputOptions() or dict(key.how) != DEFAULT_WAY or Path(key.model).exists():
         return None
     entry = find_entry(key.model)
-    path = None if entry is None else path_of(entry)
-    if path is None or not path.is_file():
+    if entry is None or not path_of(entry).is_file():
         return None
+    path = path_of(entry)
     try:
         with gzip.open(path) as file:
             trace = decode(file.read(_MOST_BYTES), Trace, origin=path.name)
     except (TorchstoneError, OSError, EOFError):
         return None  # damaged: the model is captured
-    return trace if _would_be_made_here(trace) else None
+    return msgspec.structs.replace(trace, configuration=sizes_of(entry)) if _would_be_made_here(trace) else None
+
+
+def sizes_of(entry: ZooEntry) -> dict[str, int]:
+    """The sizes of the configuration of a model, as formulas name them: their defaults are transformers' own."""
+    found = msgspec.json.decode(SIZES.read_bytes(), type=dict[str, dict[str, int]]) if SIZES.is_file() else {}
+    return found.get(path_of(entry).name, {})
 
 
 def path_of(entry: ZooEntry) -> Path:

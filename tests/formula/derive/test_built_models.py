@@ -1,6 +1,7 @@
 import torch
 
-from torchstone.formula.derive.samples import Options, build_at, plan_of
+from torchstone.formula.derive.samples import build_at, plan_of
+from torchstone.formula.derive.validate import Options
 
 
 def test_a_model_has_the_sizes_of_its_point() -> None:

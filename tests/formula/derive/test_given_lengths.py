@@ -1,7 +1,7 @@
 import pytest
 
 from torchstone.capture import capture
-from torchstone.formula.derive.samples import lengths_of
+from torchstone.formula.derive.parameter_binding import lengths_of
 from torchstone.models import load
 from torchstone.models.inputs import InputOptions
 

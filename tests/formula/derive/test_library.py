@@ -2,8 +2,8 @@ import pytest
 
 from tests.formula.derive.benches import bench, llama_library
 from torchstone.errors import InputError
-from torchstone.formula.derive.library import Library, model_type_of, variant_of
-from torchstone.formula.derive.samples import Options
+from torchstone.formula.derive.library import Library, model_type_of
+from torchstone.formula.derive.validate import Options, variant_of
 
 LLAMA = "transformers.models.llama.modeling_llama"
 

@@ -7,8 +7,8 @@ from torchstone.formula.database.compute import available_formulas, compute
 from torchstone.formula.derive.derive_model import ConfiguredModel
 from torchstone.formula.derive.gate import formulas_of
 from torchstone.formula.derive.library import Library
-from torchstone.formula.derive.samples import Options
 from torchstone.formula.derive.tied_weights import free_tying
+from torchstone.formula.derive.validate import Options
 from torchstone.models.inputs import InputOptions
 from torchstone.models.pretrained import find_blueprint
 from torchstone.record.formula import Quantity

@@ -6,8 +6,7 @@ from tests.formula.derive.benches import bench, seeded
 from torchstone.errors import InputError
 from torchstone.formula.database.files import Formulas, load_shipped, short_name
 from torchstone.formula.derive import sampling_plans
-from torchstone.formula.derive.samples import Options
-from torchstone.formula.derive.validate import Validated
+from torchstone.formula.derive.validate import Options, Validated
 from torchstone.formula.derive.validate_library import Source, options_of, source_of, validate_sources
 
 SHIPPED = Formulas(entries=load_shipped().modules)

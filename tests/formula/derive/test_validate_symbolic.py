@@ -5,8 +5,8 @@ from tests.formula.derive.benches import bench
 from tests.formula.entries import entry, formulas, memory
 from torchstone.formula.algebra.polynomial import Polynomial
 from torchstone.formula.database.files import Formulas, load_shipped
-from torchstone.formula.derive.samples import Options
 from torchstone.formula.derive.symbolic_run import SymbolicCosts
+from torchstone.formula.derive.validate import Options
 from torchstone.formula.derive.validate_library import confirm_model, confirmed, with_symbolic_route
 
 SHIPPED = load_shipped().modules

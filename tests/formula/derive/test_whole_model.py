@@ -9,8 +9,7 @@ from tests.formula.derive.benches import bench, observed, sample, torch_library
 from tests.formula.entries import formulas
 from torchstone.formula.derive.derive_model import ConfiguredModel, derive_model
 from torchstone.formula.derive.observe import Sample, observe
-from torchstone.formula.derive.samples import Options
-from torchstone.formula.derive.validate import cost_by_formula
+from torchstone.formula.derive.validate import Options, cost_by_formula
 from torchstone.models.inputs import InputOptions
 from torchstone.models.pretrained import find_blueprint
 from torchstone.record.formula import Coverage

@@ -71,8 +71,8 @@ def convolutions() -> Iterator[Case]:
         yield f"Conv2d {setting} {size}", nn.Conv2d(*setting), (x[..., None].expand(-1, -1, -1, size).contiguous(),)
     for mode in ("circular", "reflect", "replicate"):
         yield f"Conv2d {mode}", nn.Conv2d(3, 4, 3, padding=1, padding_mode=mode), (torch.zeros(2, 3, 8, 8),)
-    for padding, kernel in product(("same", "valid"), (2, 3)):
-        yield f"Conv1d {padding} {kernel}", nn.Conv1d(3, 4, kernel, padding=padding), (torch.zeros(2, 3, 8),)
+    for name, width in product(("same", "valid"), (2, 3)):
+        yield f"Conv1d {name} {width}", nn.Conv1d(3, 4, width, padding=name), (torch.zeros(2, 3, 8),)
     yield "Conv2d without batch", nn.Conv2d(3, 4, 3), (torch.zeros(3, 8, 8),)
 
 

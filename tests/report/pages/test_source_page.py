@@ -29,7 +29,7 @@ def test_the_code_is_shown_with_the_cost_of_each_line(browser: Browser, tmp_path
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 400)])
-def test_no_serious_barrier_is_found_in_the_code(browser: Browser, tmp_path: Path, theme: Theme, width: int) -> None:
+def test_no_barrier_is_found_in_the_code(browser: Browser, tmp_path: Path, theme: Theme, width: int) -> None:
     trace = capture(Net(), torch.zeros(4, 8))
     save(tmp_path / "trace.json", trace)
 

@@ -5,10 +5,9 @@ Softmax costs five a score, the scale one, a mask one more, dropout two: as when
 Backward kernels do not keep the scores: they compute them again, which makes five matmuls.
 """
 
-from dataclasses import dataclass
-
 from torchstone.cost.prices.matmul import multiply_adds
 from torchstone.cost.registry import Price, flag, optional_tensor, price_of, tensor, value_of, whole
+from torchstone.record.base import Record
 from torchstone.record.cost import Kind
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
@@ -19,8 +18,7 @@ _DROPOUT = 2  # compare, scale
 _SOFTMAX_BACKWARD = 4  # multiply, sum, subtract, multiply
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Attention:
+class _Attention(Record, frozen=True, kw_only=True):
     """The sizes of one attention."""
 
     query: TensorSpec

@@ -24,20 +24,18 @@ from torchstone.formula.derive.code_paths import Refused
 from torchstone.formula.derive.coordinates import Coordinates
 from torchstone.formula.derive.derive_recipe import Remeasured, documented, remove_extras, tested_ranges
 from torchstone.formula.derive.gate import Verdict, formulas_of, judge, seed_of
-from torchstone.formula.derive.library import Library, model_origin, variant_of
+from torchstone.formula.derive.library import Library, model_origin
 from torchstone.formula.derive.observe import Observation, Sample, observe
-from torchstone.formula.derive.parameter_binding import BATCH, CACHE_LENGTH, DECODER_LENGTH, LENGTH
+from torchstone.formula.derive.parameter_binding import BATCH, CACHE_LENGTH, DECODER_LENGTH, LENGTH, lengths_of
 from torchstone.formula.derive.samples import (
     Bench,
     Built,
-    Options,
     forget_results,
-    lengths_of,
     plan_of,
     sample_model_randomly,
 )
 from torchstone.formula.derive.sampling_plans import nth_prime, parameters_of, plan_for, scattered
-from torchstone.formula.derive.validate import entry_of_call
+from torchstone.formula.derive.validate import Options, entry_of_call, variant_of
 from torchstone.models.example_inputs.architecture import inputs_for_architecture
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.pretrained import Blueprint, build, quiet_and_offline

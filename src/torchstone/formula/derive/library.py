@@ -17,12 +17,11 @@ from torchstone.formula.derive.op_forms import RefusedError
 from torchstone.formula.derive.samples import (
     RECIPES,
     Bench,
-    Options,
     plan_of,
     sample_model,
     sample_module,
 )
-from torchstone.formula.derive.validate import BACKWARD
+from torchstone.formula.derive.validate import Options, variant_of
 from torchstone.record.formula import FormulaEntry
 
 Announce = Callable[[str], None]  # receives the name of each class or model type before it is run
@@ -177,17 +176,6 @@ def model_origin(path: Options, defaults: Mapping[str, int]) -> Origin:
     words = (_EAGER if path.attention == "eager" else _FUSED, cache)
     passes = (_FORWARD_AND_BACKWARD, *_MODEL_ASSUMPTIONS[1:]) if path.backward else _MODEL_ASSUMPTIONS
     return Origin(variant=variant_of(path), assumptions=(*passes, *words), defaults=defaults)
-
-
-def variant_of(options: Options) -> str:
-    """The name of a code path; "" for the default one."""
-    named = {
-        options.attention: bool(options.attention),
-        "no_cache": not options.use_cache,
-        "decode": options.decode,
-        BACKWARD: options.backward,
-    }
-    return "+".join(name for name, taken in named.items() if taken)
 
 
 def model_type_of(class_path: str, model_types: Mapping[str, object]) -> str:

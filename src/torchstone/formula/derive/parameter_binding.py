@@ -7,7 +7,7 @@ from torchstone.record.base import Record
 from torchstone.record.module import Module, ModuleCall
 from torchstone.record.tensor import TensorSpec, element_bits
 from torchstone.record.trace import Trace
-from torchstone.record.value import Items, Value, tensors_in
+from torchstone.record.value import Entries, Fields, Items, Value, tensors_in
 
 BATCH, LENGTH, TOKENS = "B", "S", "tokens"
 ENCODER_LENGTH, DECODER_LENGTH = "S_encoder", "S_decoder"
@@ -342,3 +342,51 @@ RULES: Mapping[str, Rule] = {
 _EVERYWHERE = ("Conv1D",)
 _YES_BY_DEFAULT = ("need_weights",)
 _FLATTENED = frozenset({"Embedding", "LayerNorm", "RMSNorm", "norm", "pointwise"})
+
+
+# --- Sequence and cache lengths of a call of a whole model ---
+
+
+_ENCODED = ("input_ids", "encoder_outputs")
+_DECODED = "decoder_input_ids"
+_COUNTED = "cumulative_length"  # of a cache that forgets: its tensors are shorter
+_KEYS = "keys"
+_LENGTH_AXIS = -2
+
+
+def lengths_of(call: ModuleCall) -> dict[str, int]:
+    """By parameter: the encoder's and the decoder's sequence where there are two, and the tokens in a filled cache."""
+    given = {argument.name: argument.value for argument in call.signature.arguments}
+    lengths: dict[str, int] = {}
+    if _DECODED in given:
+        encoded = next((given[name] for name in _ENCODED if given.get(name) is not None), None)
+        for name, value in ((ENCODER_LENGTH, encoded), (DECODER_LENGTH, given[_DECODED])):
+            shapes = [spec.shape for spec in tensors_in(value)]
+            if shapes:
+                lengths[name] = shapes[0][1]
+    cached = next((given[name] for name in CACHES if given.get(name) is not None), None)
+    tokens = next(_tokens_in(cached), None)
+    return lengths if tokens is None else {**lengths, CACHE_LENGTH: tokens}
+
+
+def _tokens_in(value: Value) -> Iterator[int]:
+    """The tokens in each layer of a cache, the first layer first."""
+    match value:
+        case Fields(fields=fields):
+            parts = dict(fields)
+            counted, keys = parts.get(_COUNTED), list(tensors_in(parts.get(_KEYS)))
+            if isinstance(counted, int):
+                yield counted
+            elif keys:
+                yield keys[0].shape[_LENGTH_AXIS]
+            else:
+                for part in parts.values():
+                    yield from _tokens_in(part)
+        case Items(items=items):
+            for item in items:
+                yield from _tokens_in(item)
+        case Entries(entries=entries):
+            for _, item in entries:
+                yield from _tokens_in(item)
+        case _:
+            return

@@ -18,69 +18,18 @@ from torchstone.formula.derive.op_forms import Price, RefusedError
 from torchstone.formula.derive.parameter_binding import (
     BATCH,
     CACHE_LENGTH,
-    CACHES,
     DECODER_LENGTH,
-    ENCODER_LENGTH,
     LENGTH,
 )
 from torchstone.formula.derive.sampling_plans import NO_WINDOW, WINDOW, Plan, Point, nth_prime, plan_for
+from torchstone.formula.derive.validate import Options
 from torchstone.models.example_inputs.architecture import inputs_for_architecture
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.pretrained import Blueprint, build, model_class_for, quiet_and_offline
 from torchstone.models.tiny import tiny_config
 from torchstone.record.cost import CostTable
 from torchstone.record.formula import Setting
-from torchstone.record.module import ModuleCall
 from torchstone.record.trace import Trace
-from torchstone.record.value import Entries, Fields, Items, Value, tensors_in
-
-# --- Sequence and cache lengths of a call of a whole model ---
-
-
-_ENCODED = ("input_ids", "encoder_outputs")
-_DECODED = "decoder_input_ids"
-_COUNTED = "cumulative_length"  # of a cache that forgets: its tensors are shorter
-_KEYS = "keys"
-_LENGTH_AXIS = -2
-
-
-def lengths_of(call: ModuleCall) -> dict[str, int]:
-    """By parameter: the encoder's and the decoder's sequence where there are two, and the tokens in a filled cache."""
-    given = {argument.name: argument.value for argument in call.signature.arguments}
-    lengths: dict[str, int] = {}
-    if _DECODED in given:
-        encoded = next((given[name] for name in _ENCODED if given.get(name) is not None), None)
-        for name, value in ((ENCODER_LENGTH, encoded), (DECODER_LENGTH, given[_DECODED])):
-            shapes = [spec.shape for spec in tensors_in(value)]
-            if shapes:
-                lengths[name] = shapes[0][1]
-    cached = next((given[name] for name in CACHES if given.get(name) is not None), None)
-    tokens = next(_tokens_in(cached), None)
-    return lengths if tokens is None else {**lengths, CACHE_LENGTH: tokens}
-
-
-def _tokens_in(value: Value) -> Iterator[int]:
-    """The tokens in each layer of a cache, the first layer first."""
-    match value:
-        case Fields(fields=fields):
-            parts = dict(fields)
-            counted, keys = parts.get(_COUNTED), list(tensors_in(parts.get(_KEYS)))
-            if isinstance(counted, int):
-                yield counted
-            elif keys:
-                yield keys[0].shape[_LENGTH_AXIS]
-            else:
-                for part in parts.values():
-                    yield from _tokens_in(part)
-        case Items(items=items):
-            for item in items:
-                yield from _tokens_in(item)
-        case Entries(entries=entries):
-            for _, item in entries:
-                yield from _tokens_in(item)
-        case _:
-            return
-
 
 # --- Classes of torch.nn, each built alone ---
 
@@ -300,17 +249,6 @@ RECIPES: Mapping[str, Recipe] = {
 
 
 # --- Models of transformers, built on the meta device ---
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The code path of a whole model."""
-
-    dtype: str = "float32"
-    attention: str = ""  # eager, or "" for the model's own choice
-    use_cache: bool = True
-    decode: bool = False  # one new token, and a cache of those before it
-    backward: bool = False  # a backward pass from all outputs after the forward pass; both are counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

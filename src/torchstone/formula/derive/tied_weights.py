@@ -15,11 +15,11 @@ from torchstone.formula.database.compute import compute
 from torchstone.formula.database.templates import name_of
 from torchstone.formula.derive.derive_model import ConfiguredModel
 from torchstone.formula.derive.gate import formulas_of, judge
-from torchstone.formula.derive.library import Library, variant_of
+from torchstone.formula.derive.library import Library
 from torchstone.formula.derive.observe import Observation, observe
 from torchstone.formula.derive.parameter_binding import DTYPE_BYTES
 from torchstone.formula.derive.sampling_plans import TIED, parameters_of
-from torchstone.formula.derive.validate import parameters_for
+from torchstone.formula.derive.validate import parameters_for, variant_of
 from torchstone.models.tiny import tiny_config
 from torchstone.record.formula import FormulaEntry, Quantity
 

@@ -13,11 +13,38 @@ from torchstone.formula.derive.parameter_binding import CACHES, DTYPE_BYTES
 from torchstone.formula.language.expression import Value
 from torchstone.record.formula import Coverage, FormulaCost, FormulaEntry, FormulaModule, Quantity, Status
 
-# --- Differences between formulas and measured calls ---
+# --- The code path of a whole model, and the variant of formulas for it ---
 
 
 _TORCH = "torch.nn."
 BACKWARD = "backward"  # the variant with a backward pass; every class costs more there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The code path of a whole model."""
+
+    dtype: str = "float32"
+    attention: str = ""  # eager, or "" for the model's own choice
+    use_cache: bool = True
+    decode: bool = False  # one new token, and a cache of those before it
+    backward: bool = False  # a backward pass from all outputs after the forward pass; both are counted
+
+
+def variant_of(options: Options) -> str:
+    """The name of a code path; "" for the default one."""
+    named = {
+        options.attention: bool(options.attention),
+        "no_cache": not options.use_cache,
+        "decode": options.decode,
+        BACKWARD: options.backward,
+    }
+    return "+".join(name for name, taken in named.items() if taken)
+
+
+# --- Differences between formulas and measured calls ---
+
+
 _COUNTED = (Quantity.FLOPS, Quantity.READS, Quantity.WRITES)
 
 

@@ -18,7 +18,6 @@ from torchstone.formula.derive.parameter_binding import BATCH, DTYPE_BYTES, LENG
 from torchstone.formula.derive.samples import (
     RECIPES,
     Bench,
-    Options,
     build_on_cpu,
     plan_of,
     sample_model_randomly,
@@ -26,7 +25,7 @@ from torchstone.formula.derive.samples import (
 )
 from torchstone.formula.derive.sampling_plans import WINDOW
 from torchstone.formula.derive.symbolic_run import SymbolicCosts, new_mode, run_symbolically
-from torchstone.formula.derive.validate import BACKWARD, Validated, computed_cost, entry_for, validate
+from torchstone.formula.derive.validate import BACKWARD, Options, Validated, computed_cost, entry_for, validate
 from torchstone.models.pretrained import quiet_and_offline
 from torchstone.record.formula import FormulaEntry
 

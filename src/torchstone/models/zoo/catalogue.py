@@ -3,7 +3,7 @@
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 import msgspec
 
@@ -50,11 +50,9 @@ class ZooEntry(Record, frozen=True, kw_only=True):
 @cache
 def entries() -> tuple[ZooEntry, ...]:
     """All entries, sorted by family, size and id."""
-    folder = files("torchstone.models.zoo") / "data"
     found: list[ZooEntry] = []
-    for file in folder.iterdir():
-        if file.name.endswith(".json"):
-            found.extend(msgspec.json.decode(file.read_bytes(), type=list[ZooEntry]))
+    for file in (Path(__file__).parent / "data").glob("*.json"):
+        found.extend(msgspec.json.decode(file.read_bytes(), type=list[ZooEntry]))
     return tuple(sorted(found, key=lambda entry: (entry.family, entry.parameters, entry.id)))
 
 

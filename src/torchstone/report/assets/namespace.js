@@ -72,8 +72,19 @@
  *
  * @typedef {{hits: number, rows: number}} Found
  *
+ * @typedef {object} TreeState what is open and found; trees that share one move together
+ * @property {Uint8Array} open
+ * @property {Uint8Array | null} kept
+ * @property {Uint8Array | null} hits
+ * @property {number} selected
+ * @property {{draw: () => void, reveal: () => void}[]} views
+ *
+ * @typedef {{sign: string, text: string, tone: string}} TreeMark
+ *
  * @typedef {object} TreeView
  * @property {HTMLElement} element
+ * @property {TreeState} state
+ * @property {(found: Uint8Array) => Found} keep show these rows and the way to each
  * @property {(query: string) => Found} filter
  * @property {(row: number, quietly?: boolean) => void} select
  * @property {(step: number) => void} stepHit go to the next or previous hit

@@ -5,6 +5,7 @@ const torchstoneTreeview = (() => {
   const ROW = 30;
   const OPENED_ROWS = 40; // the tree opens as deep as this many rows allow
   const DEEPEST = 12;
+  const LONG_TITLE = 9; // letters: a longer one needs a wider column
 
   /** @param {Table} table @param {TreeShape} tree */
   function paths(table, tree) {
@@ -55,22 +56,25 @@ const torchstoneTreeview = (() => {
     return deepest;
   }
 
+  /** @param {Table} table @returns {TreeState} */
+  function begin(table) {
+    const open = new Uint8Array(table.rows);
+    const selected = Math.max(openWhatMatters(table, torchstone.tree.shape(table.columns.parent.values), open), 0);
+    return { open, selected, kept: null, hits: null, views: [] };
+  }
+
   /**
    * @param {Table} table structure and columns together
-   * @param {{heads: ColumnHead[], choose: (row: number) => void, label: string}} options
+   * @param {{heads: ColumnHead[], choose: (row: number) => void, label: string, id?: string, state?: TreeState, mark?: (row: number) => TreeMark | null}} options
+   *   two trees of the same rows that are given the same state move together
    * @returns {TreeView}
    */
-  function mount(table, { heads, choose, label }) {
+  function mount(table, { heads, choose, label, id = "module", state = begin(table), mark = () => null }) {
     const tree = torchstone.tree.shape(table.columns.parent.values);
     const path = paths(table, tree);
-    const open = new Uint8Array(table.rows);
+    const { open } = state;
     const modules = table.columns.module.values.filter((module) => module >= 0).length;
-    /** @type {Uint8Array | null} */
-    let kept = null;
-    /** @type {Uint8Array | null} */
-    let hits = null;
     let shown = new Int32Array(0);
-    let selected = Math.max(openWhatMatters(table, tree, open), 0);
 
     const header = make("div", { class: "tree-head", "aria-hidden": "true" }, make("span", { class: "tree-name" }, "Module"));
     for (const head of heads) header.append(make("span", { class: `tree-cell ${head.shown}` }, head.title));
@@ -81,7 +85,7 @@ const torchstoneTreeview = (() => {
 
     /** @param {ColumnHead} head */
     function width(head) {
-      return head.shown === "text" ? "minmax(184px, 1fr)" : head.shown === "status" ? "148px" : head.bar ? "156px" : "88px";
+      return head.shown === "text" ? "minmax(184px, 1fr)" : head.shown === "status" ? "148px" : head.bar ? "156px" : head.title.length > LONG_TITLE ? "112px" : "88px";
     }
 
     /** @param {ColumnHead} head @param {number} row */
@@ -103,10 +107,11 @@ const torchstoneTreeview = (() => {
       const row = shown[place];
       const parent = torchstone.tree.hasChildren(tree, row);
       const members = table.columns.members.values[row];
+      const marked = mark(row);
       const element = make("div", {
-        role: "treeitem", id: `module-${row}`, class: `tree-row${members ? " fold" : ""}${hits && hits[row] ? " hit" : ""}`,
+        role: "treeitem", id: `${id}-${row}`, class: `tree-row${members ? " fold" : ""}${state.hits && state.hits[row] ? " hit" : ""}${marked ? ` ${marked.tone}` : ""}`,
         "aria-level": tree.depth[row] + 1, "aria-setsize": tree.siblings[row], "aria-posinset": tree.place[row],
-        "aria-expanded": parent ? (open[row] ? "true" : "false") : null, "aria-selected": row === selected ? "true" : "false",
+        "aria-expanded": parent ? (open[row] ? "true" : "false") : null, "aria-selected": row === state.selected ? "true" : "false",
         on: { click: () => pick(row) },
       });
       const twisty = make("span", { class: parent ? "twisty" : "twisty none", "aria-hidden": "true" });
@@ -116,6 +121,7 @@ const torchstoneTreeview = (() => {
       }
       const title = make("span", { class: "tree-name", style: `--depth: ${tree.depth[row]}` }, twisty,
         members ? make("span", { class: "times" }, `${members} ×`) : null,
+        marked ? make("span", { class: "mark", title: marked.text, role: "img", "aria-label": marked.text }, marked.sign) : null,
         ...["name", "class"].map((part) => make("bdi", { class: part }, clipped(torchstone.decode.textAt(table, part, row)))));
       title.title = `${path.pathOf(row) || "model"} · ${torchstone.decode.textAt(table, "class_path", row)}`.slice(0, 500);
       element.append(title, ...heads.map((head) => drawCell(head, row)));
@@ -128,26 +134,33 @@ const torchstoneTreeview = (() => {
     }
 
     function refresh() {
-      shown = torchstone.tree.visible(tree, open, kept);
-      rows.setCount(shown.length);
-      body.setAttribute("aria-activedescendant", `module-${selected}`);
+      for (const one of state.views) one.draw();
     }
+
+    state.views.push({
+      draw() {
+        shown = torchstone.tree.visible(tree, open, state.kept);
+        rows.setCount(shown.length);
+        body.setAttribute("aria-activedescendant", `${id}-${state.selected}`);
+      },
+      reveal: () => rows.reveal(shown.indexOf(state.selected)),
+    });
 
     /** @param {number} row @param {boolean} [to] */
     function toggle(row, to = !open[row]) {
       open[row] = to ? 1 : 0;
-      if (to && kept) for (let below = row + 1; below < tree.end[row]; below = tree.end[below]) kept[below] = 1;
+      if (to && state.kept) for (let below = row + 1; below < tree.end[row]; below = tree.end[below]) state.kept[below] = 1;
       refresh();
     }
 
     /** @param {number} row @param {boolean} [quietly] without telling the page */
     function select(row, quietly = false) {
       if (row < 0) return;
-      selected = row;
+      state.selected = row;
       torchstone.tree.openAbove(tree, open, row);
-      if (kept) for (let above = row; above >= 0; above = tree.parent[above]) kept[above] = 1;
+      if (state.kept) for (let above = row; above >= 0; above = tree.parent[above]) state.kept[above] = 1;
       refresh();
-      rows.reveal(shown.indexOf(row));
+      for (const one of state.views) one.reveal();
       if (!quietly) choose(row);
     }
 
@@ -159,6 +172,7 @@ const torchstoneTreeview = (() => {
 
     /** @param {KeyboardEvent} event */
     function onKey(event) {
+      const { selected } = state;
       const place = shown.indexOf(selected);
       const page = Math.max(Math.floor(element.clientHeight / ROW) - 2, 1);
       /** @param {number} to */
@@ -179,7 +193,7 @@ const torchstoneTreeview = (() => {
     }
 
     function openSiblings() {
-      const above = tree.parent[selected];
+      const above = tree.parent[state.selected];
       for (let row = 0; row < table.rows; row += 1) if (tree.parent[row] === above) open[row] = 1;
       refresh();
     }
@@ -187,11 +201,15 @@ const torchstoneTreeview = (() => {
     /** @param {string} query */
     function filter(query) {
       if (query.trim() === "") {
-        kept = hits = null;
+        state.kept = state.hits = null;
         refresh();
         return { hits: modules, rows: modules };
       }
-      const found = torchstone.search.find(table, query, { words: ["name", "class"], dotted: byPath });
+      return keep(torchstone.search.find(table, query, { words: ["name", "class"], dotted: byPath }));
+    }
+
+    /** Show these rows and the way to each. @param {Uint8Array} found */
+    function keep(found) {
       let count = 0;
       for (let row = 0; row < table.rows; row += 1) {
         if (table.columns.module.values[row] < 0) found[row] = 0;
@@ -199,7 +217,7 @@ const torchstoneTreeview = (() => {
       }
       const above = torchstone.tree.withAncestors(tree, found);
       for (let row = 0; row < table.rows; row += 1) if (above[row] && !found[row]) open[row] = 1;
-      [hits, kept] = [found, above];
+      [state.hits, state.kept] = [found, above];
       refresh();
       return { hits: count, rows: modules };
     }
@@ -212,8 +230,9 @@ const torchstoneTreeview = (() => {
 
     /** @param {number} step */
     function stepHit(step) {
+      const { hits, selected } = state;
       if (!hits) return;
-      const found = shown.filter((row) => /** @type {Uint8Array} */ (hits)[row] === 1);
+      const found = shown.filter((row) => hits[row] === 1);
       if (found.length === 0) return;
       const next = step > 0 ? found.findIndex((row) => row > selected) : found.findLastIndex((row) => row < selected);
       select(found[next < 0 ? (step > 0 ? 0 : found.length - 1) : next]);
@@ -221,7 +240,7 @@ const torchstoneTreeview = (() => {
 
     body.addEventListener("keydown", onKey);
     return {
-      element, filter, select, stepHit, selected: () => selected, rowOf: path.rowOf, pathOf: path.pathOf,
+      element, state, filter, keep, select, stepHit, selected: () => state.selected, rowOf: path.rowOf, pathOf: path.pathOf,
       openAll: () => { open.fill(1); refresh(); },
       closeAll: () => { open.fill(0); open[0] = 1; refresh(); },
     };

@@ -43,7 +43,7 @@ def _tone(*, good: bool) -> Tone:
 def _table(stages: tuple[AnalysisStage, ...]) -> Table:
     columns = (
         Column(name="question", title="Question", values=[one.question for one in stages], shown=Shown.TEXT),
-        Column(name="verdict", title="", values=[word_for(one) for one in stages], shown=Shown.TEXT),
+        Column(name="verdict", title="Verdict", values=[word_for(one) for one in stages], shown=Shown.TEXT),
         Column(name="answer", title="Answer", values=[answer_text(one) for one in stages], shown=Shown.TEXT),
         Column(name="next", title="Next command", values=[one.next_step for one in stages], shown=Shown.TEXT),
         Column(name="seconds", title="Took", values=[one.seconds for one in stages], shown=Shown.SECONDS),

@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 from torchstone.record.base import Record
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
-from torchstone.record.unique import Fold, module_folds, specs_of_call
+from torchstone.record.unique import Fold, SpecsOfCall, module_folds, specs_of_call
 from torchstone.record.value import show_value
 
 # --- Tensors in one line; equal consecutive ones are counted, so that a cache of 64 tensors stays short ---
@@ -36,7 +36,7 @@ class ParameterTotals(Record, frozen=True, kw_only=True):
 def own_parameters(trace: Trace) -> tuple[int, ...]:
     """The elements of the parameters that each module holds itself."""
     return tuple(
-        sum(trace.held_tensor(number).spec.elements for number in {own.tensor for own in module.parameters})
+        sum(trace.held_spec(number).elements for number in {own.tensor for own in module.parameters})
         for module in trace.modules
     )
 
@@ -51,7 +51,7 @@ def inclusive_parameters(trace: Trace) -> tuple[ParameterTotals, ...]:
     depths = depths_of(parents)
     balance = [[0, 0, 0] for _ in parents]
     for tensor, holders in _holders(trace).items():
-        spec = trace.held_tensor(tensor).spec
+        spec = trace.held_spec(tensor)
         size = spec.size_bytes
         amounts = (spec.elements, size or 0, int(size is None))
         for holder in holders:
@@ -158,9 +158,10 @@ def module_rows(trace: Trace, folds: tuple[Fold, ...] | None = None) -> tuple[Mo
     first_calls, calls = _calls(trace)
     on_failure_path = _failure_path(trace)
     rows: list[ModuleRow] = []
+    specs: dict[int, SpecsOfCall] = {}
     for index, module in enumerate(trace.modules):
         fold = run_of.get(index)
-        inputs, outputs = specs_of_call(trace, first_calls[index]) if calls[index] else ((), ())
+        inputs, outputs = specs_of_call(trace, first_calls[index], specs) if calls[index] else ((), ())
         rows.append(
             ModuleRow(
                 index=index,

@@ -197,14 +197,14 @@ def totals(trace: Trace) -> Totals:
     """The numbers people ask for first."""
     inclusive = inclusive_parameters(trace)
     parameters = {own.tensor: own for module in trace.modules for own in module.parameters}
-    trainable = sum(trace.held_tensor(number).spec.elements for number, one in parameters.items() if one.trainable)
+    trainable = sum(trace.held_spec(number).elements for number, one in parameters.items() if one.trainable)
     buffers = {own.tensor for module in trace.modules for own in module.buffers}
     return Totals(
         parameters=inclusive[0].elements if inclusive else 0,
         parameter_bytes=inclusive[0].size_bytes if inclusive else 0,
         unsized_parameters=inclusive[0].unsized if inclusive else 0,
         trainable_parameters=trainable,
-        buffer_bytes=sum(trace.held_tensor(number).spec.size_bytes or 0 for number in buffers),
+        buffer_bytes=sum(trace.held_spec(number).size_bytes or 0 for number in buffers),
         modules=len(trace.modules),
         unique_modules=len(set(subtree_shapes(trace))),
         called_modules=len(set(trace.call_origins.modules)),
@@ -225,7 +225,7 @@ def _by_class(trace: Trace) -> tuple[ClassShare, ...]:
         seen |= new
         if module.parameters:
             modules[name] += 1
-            parameters[name] += sum(trace.held_tensor(tensor).spec.elements for tensor in new)
+            parameters[name] += sum(trace.held_spec(tensor).elements for tensor in new)
     order = sorted(modules, key=lambda name: (-parameters[name], name))
     return tuple(ClassShare(class_name=name, parameters=parameters[name], modules=modules[name]) for name in order)
 
