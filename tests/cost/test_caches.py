@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from torchstone.capture import capture
+from torchstone.cost import price
 from torchstone.errors import InputError, ModelInputsError
 from torchstone.models.inputs import InputOptions
 from torchstone.models.load_model import load
@@ -200,6 +202,21 @@ def test_a_step_that_routes_by_value_is_captured_without_values(model: str) -> N
     outcome = cost_model(CostRequest(model=ModelRequest(model=model, options=asked)))
     assert outcome.trace.failure is None
     assert outcome.table.cache is not None
+
+
+@pytest.mark.parametrize(
+    "model", ["tiny:switch_transformers", "tiny:jetmoe", "tiny:speecht5", "tiny:cpmant", "tiny:xlstm"]
+)
+def test_a_step_after_a_prefill_that_needs_values_costs_what_a_real_one_costs(model: str) -> None:
+    options = InputOptions(phase="decode", cache_len=20)
+    without = cost_model(CostRequest(model=ModelRequest(model=model, options=options)))
+    really = price(capture(*load(model, device="cpu", options=options)[:2], "cpu"))
+
+    assert without.trace.failure is None
+    assert without.table.totals.flops == really.totals.flops
+    assert without.table.cache is not None
+    assert really.cache is not None
+    assert without.table.cache.size_bytes == really.cache.size_bytes
 
 
 def test_after_a_prompt_the_cache_is_what_the_prompt_left() -> None:
