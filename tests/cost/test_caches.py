@@ -134,7 +134,7 @@ def test_absorbed_latent_attention_saves_the_products_that_expand_rows(model: st
     """For each head and token: what expands a row, and the product with it, against the product with the row."""
     layers, cached = 2, 1000
     latent, absorbed = (cost(model, cache=kind, cache_len=cached, layers=layers) for kind in (None, "absorbed"))
-    config = load(model, options=InputOptions(layers=layers)).model.config
+    config: Any = load(model, options=InputOptions(layers=layers)).model.config
     plain, placed, own = config.qk_nope_head_dim, config.qk_rope_head_dim, config.v_head_dim
     rank, tokens = config.kv_lora_rank, cached + 1
     expanding = tokens * (rank * (plain + own) + (plain + placed) + own)
