@@ -130,7 +130,7 @@ def test_nothing_is_judged_from_a_forward_pass_that_ends_early(
     assert {one.state for one in others} == {StageState.SKIPPED}
     assert len(found.unknown) == len(others)
     said = capsys.readouterr()
-    assert "unknown: Does it fit on n150, and how fast (the forward pass ends early" in said.out
+    assert "unknown: Does it fit on n150, and how fast; Does it run on " in said.out
     assert f"next: torchstone inspect {tmp_path / 'out'}" in said.out
     assert f"3 of {len(stages)}: Does it fit on n150, and how fast (about " in said.err
 

@@ -45,11 +45,11 @@ class Analysis(Document, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """What is not known, each in a few words with its reason: questions without an answer, and parts of answers."""
+        """What is not known: questions without an answer, and parts of answers."""
         found = []
         for one in self.stages:
             if one.state is not StageState.DONE:
-                found.append(f"{one.question} ({' '.join(one.answers).removesuffix('.')})")
+                found.append(one.question)
             found += [text.removeprefix(UNKNOWN).strip() for text in one.answers if text.startswith(UNKNOWN)]
         return tuple(found)
 

@@ -39,8 +39,9 @@ def _card(stage: AnalysisStage) -> Card:
 def _closing_cards(analysis: Analysis) -> tuple[Card, ...]:
     """What is not known, and what to do next: the last lines of the terminal, too."""
     number, step = len(analysis.unknown), analysis.next_step
-    parts = "Everything that was asked has an answer." if not number else "; ".join(analysis.unknown)
-    unknown = Card(title="What is unknown", value="Nothing" if not number else f"{number} parts", detail=parts)
+    parts = "; ".join(analysis.unknown) or "Everything that was asked has an answer."
+    value = "Nothing" if not number else "1 part" if number == 1 else f"{number} parts"
+    unknown = Card(title="What is unknown", value=value, detail=parts)
     return (unknown, Card(title="What to do next", value="Run", detail=step)) if step else (unknown,)
 
 
