@@ -15,6 +15,7 @@ POSTGRES_STAMP := $(VENV)/.postgres
 REPLAY ?= .cache/replay
 CORE_ENV ?= .venv-core
 DOCS_ENV ?= .venv-docs
+LOCKED_ENV ?= .venv-locked
 CORE_BIN := $(CORE_ENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 CORE_TESTS := tests/test_errors.py tests/test_units.py tests/record tests/memory tests/configs tests/formula --ignore tests/formula/derive
 
@@ -98,6 +99,16 @@ test-backends: $(BACKENDS_STAMP) ## Run the tests of the backends that are heavy
 .PHONY: test-xla
 test-xla: $(DEV_STAMP) $(XLA_ENV)/.installed ## Run the tests of torch_xla in an environment of its own
 	TORCHSTONE_XLA_PYTHON=$(XLA_ENV)/bin/python $(BIN)/python -m pytest tests/backends/test_xla.py tests/backends/test_tt.py $(PYTEST_OPTIONS)
+
+.PHONY: lock
+lock: $(DEV_STAMP) ## Write constraints-hashes.txt: the test environment with the hash of every file
+	$(BIN)/python tools/lock.py
+
+.PHONY: install-locked
+install-locked: ## Install the test environment from files with known hashes alone, into LOCKED_ENV
+	$(PYTHON) -m venv $(LOCKED_ENV)
+	tools/retry.sh $(LOCKED_ENV)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps -r constraints-hashes.txt
+	$(LOCKED_ENV)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps -e .
 
 .PHONY: test-ttnn
 test-ttnn: $(DEV_STAMP) ## Run the tests of ttnn on its mock device, in an environment of its own (TTNN_ENV, 7 GB; 300 MB with TTNN_OPTIONS=--no-torch)

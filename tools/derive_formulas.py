@@ -4,18 +4,24 @@ Entries written by hand (validator "hand") stay, unless a derived one has the sa
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
+from random import Random
 from time import perf_counter
 
 import msgspec
 from transformers import CONFIG_MAPPING
 
-from torchstone.formula.database.files import key_of, load_file, save_file
+from torchstone.formula.database.files import Formulas, key_of, load_file, save_file
+from torchstone.formula.derive.gate import Contradiction, judge
 from torchstone.formula.derive.library import Library
+from torchstone.formula.derive.observe import Sample, observe
+from torchstone.formula.derive.samples import plan_of, sample_model_randomly
 from torchstone.formula.derive.validate import BACKWARD, Options, variant_of
 from torchstone.formula.derive.validate_library import confirm_model, with_symbolic_route
-from torchstone.record.formula import FormulaDatabase, FormulaEntry
+from torchstone.record.formula import FormulaDatabase, FormulaEntry, Quantity
 from torchstone.workflows.formula_derive import make_bench
 
 DATABASE = Path(__file__).parents[1] / "src" / "torchstone" / "formula" / "module_db.json"
@@ -27,6 +33,8 @@ VARIANTS = (
 )  # fmt: skip
 WITHOUT_CACHE = {"bert", "vit"}
 _TIED = "tie_word_embeddings"
+_LENGTHS = ("B", "S", "S_encoder", "S_decoder", "cache_len")
+_COUNTED = (Quantity.FLOPS, Quantity.READS, Quantity.WRITES)
 
 
 def main() -> None:
@@ -47,6 +55,7 @@ def main() -> None:
         for path in paths:
             if path in libraries and not (_needs_cache(path) and model_type in WITHOUT_CACHE):
                 _derive(libraries[path], model_type, path, entries)
+                _limit(entries, model_type, path)
             if not _needs_cache(path) and not path.backward:
                 _confirm(entries, model_type, path)
         save_file(given.out, FormulaDatabase(modules=entries))
@@ -86,6 +95,51 @@ def _derive(library: Library, model_type: str, path: Options, entries: dict[str,
     _tell(f"  {perf_counter() - start:.1f} s")
     for refused in library.refused.values():
         _tell(f"refused: {refused.class_name}: {refused.reason}")
+
+
+def _limit(entries: dict[str, FormulaEntry], model_type: str, path: Options) -> None:
+    """End the domain of formulas above a size of 1 where they are wrong at it: torch takes another path there.
+
+    A formula that no such condition saves is dropped.
+    """
+    formulas = Formulas(entries=entries)
+    contradictions: list[Contradiction] = []
+    agreeing: dict[str, list[Mapping[str, int]]] = {}
+    for sample in _with_ones(model_type, path):
+        verdict = judge(formulas, observe(sample), variant_of(path))
+        contradictions += [one for one in verdict.contradictions if one.quantity in _COUNTED]
+        for name, sizes in verdict.agreeing.items():
+            agreeing.setdefault(name, []).extend(sizes)
+    for name in dict.fromkeys(one.class_name for one in contradictions):
+        wrong = [one.sizes for one in contradictions if one.class_name == name]
+        limit = next(_limits(wrong, agreeing.get(name, [])), None)
+        key = key_of(name, variant_of(path))
+        _tell(f"{key}: {limit or 'dropped, wrong at sizes of 1'}")
+        if limit is None:
+            del entries[key]
+        else:
+            entries[key] = msgspec.structs.replace(entries[key], domain=(*entries[key].domain, limit))
+
+
+def _with_ones(model_type: str, path: Options) -> Iterator[Sample]:
+    """Captures at random sizes, with each choice of batch, lengths and cached tokens as 1."""
+    plan = plan_of(model_type, decode=path.decode)
+    for point in plan.random_points(Random(5), 2):  # noqa: S311 - not for secrets
+        names = [name for name in _LENGTHS if name in point.values]
+        for few in (few for count in range(len(names) + 1) for few in combinations(names, count)):
+            values = {**point.values, **dict.fromkeys(few, 1)}
+            chosen = [replace(point, values=values)]
+            yield from sample_model_randomly(model_type, plan, make_bench("deriving formulas"), path, chosen)
+
+
+def _limits(wrong: Sequence[Mapping[str, int]], right: Sequence[Mapping[str, int]]) -> Iterator[str]:
+    names = [name for name in wrong[0] if all(name in one for one in (*wrong, *right))]
+    for name in names:
+        if all(one[name] == 1 for one in wrong) and all(one[name] > 1 for one in right):
+            yield f"{name} > 1"
+    for first, second in combinations(names, 2):
+        if all(one[first] * one[second] == 1 for one in wrong) and all(one[first] * one[second] > 1 for one in right):
+            yield f"{first} * {second} > 1"
 
 
 def _settled(one: FormulaEntry, entries: Mapping[str, FormulaEntry], model_type: str) -> FormulaEntry:

@@ -90,6 +90,10 @@ class OutsideDomainError(FormulaError):
     """A formula is not valid at the given parameters."""
 
 
+class ZeroDivisorError(FormulaError):
+    """A formula divides by zero at the given parameters."""
+
+
 class UnknownFormulaError(FormulaError):
     """No formula is known for the class."""
 

@@ -11,7 +11,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from torchstone.capture.ops import map_tensors, tensors_in
-from torchstone.capture.shape_rules import run_by_rule
+from torchstone.capture.shape_rules import ShapeRules
 
 aten = torch.ops.aten
 CALLS = 25
@@ -22,13 +22,15 @@ BINARY = ("add", "sub", "mul", "div")
 def _tensor(dice: Random, shape: list[int], dtype: torch.dtype) -> Tensor:
     """A tensor that lies in memory in one of several ways."""
     tensor = torch.rand(shape).to(dtype)
-    match dice.randrange(4):
+    match dice.randrange(5):
         case 1 if len(shape) == 4:
             return tensor.to(memory_format=torch.channels_last)
         case 2 if len(shape) > 1:
             return tensor.transpose(0, -1).contiguous().transpose(0, -1)
         case 3:
             return tensor[:1].expand(shape)
+        case 4:  # one part of a larger one
+            return torch.rand(shape[0], 2, *shape[1:]).to(dtype)[:, 1]
         case _:
             return tensor
 
@@ -58,12 +60,16 @@ def _calls(dice: Random) -> Iterator[tuple[OpOverload, tuple[Any, ...]]]:
 def _views(dice: Random, x: Tensor, dim: int) -> Iterator[tuple[OpOverload, tuple[Any, ...]]]:
     yield aten.view.default, (x.contiguous(), [1, -1, 1])
     yield aten._unsafe_view.default, (x.contiguous(), [-1])
-    yield aten.slice.Tensor, (x, dim, 1, 9, dice.choice([1, 2]))
+    yield aten.view.default, (x, [-1, *x.shape[1:]])
+    yield aten.slice.Tensor, (x, dim, dice.choice([0, 1, -2, None]), dice.choice([9, -1, 0, None]), dice.choice([1, 2]))
     yield aten.transpose.int, (x, 0, -1)
-    yield aten.unsqueeze.default, (x, dim)
-    yield aten.select.int, (x, dim, 1)
+    yield aten.permute.default, (x, dice.sample(range(-x.dim(), 0), x.dim()))
+    yield from ((aten.t.default, (one,)) for one in (x.flatten(), x.flatten()[None]))
+    yield aten.unsqueeze.default, (x, dice.choice([dim, -dim - 1, x.dim()]))
+    yield aten.select.int, (x, dim, -1)
     yield aten.unbind.int, (x, dim)
     yield aten.split.Tensor, (x, 2, dim)
+    yield aten.split_with_sizes.default, (x, [1, x.shape[dim] - 1], dim)
     yield aten.expand.default, (x.unsqueeze(0), [3, *x.shape])
     yield aten.clone.default, (x,)
 
@@ -77,7 +83,14 @@ def _layers(dice: Random, x: Tensor, dtype: torch.dtype) -> Iterator[tuple[OpOve
     steps, pads, spread = ([dice.choice(one), dice.choice(one)] for one in ((1, 2), (0, 1), (1, 2)))
     yield aten.convolution.default, (image, kernel, None, steps, pads, spread, False, [0, 0], groups)
     state = [torch.ones(channels, dtype=dtype) for _ in range(4)]
-    yield aten.native_batch_norm.default, (image, *state, False, 0.1, 1e-5)
+    yield aten.native_batch_norm.default, (image, *state, dice.random() < 0.5, 0.1, 1e-5)
+    yield aten.native_group_norm.default, (image, *state[:2], image.shape[0], channels, 63, groups, 1e-5)
+    step = dice.choice([[], [2], [1, 2]])
+    yield aten.max_pool2d_with_indices.default, (image, [3, 2], step, [1], [1], dice.random() < 0.3)
+    yield aten.avg_pool2d.default, (image, [2], step, [1], dice.random() < 0.3)
+    yield aten.constant_pad_nd.default, (image, [1, dice.choice([0, -2]), 2, 3], 0.5)
+    signal, taps = image[:, :, 0], kernel[..., 0]
+    yield aten.convolution.default, (signal, taps, None, steps[:1], pads[:1], spread[:1], False, [0], groups)
 
 
 def _seen(result: Any, given: Tensor) -> list[tuple[object, ...]]:
@@ -96,14 +109,16 @@ def test_a_rule_gives_what_the_kernel_or_a_fake_tensor_gives(seed: int) -> None:
     asked: set[OpOverload] = set()
 
     def fake(tensor: Tensor) -> Tensor:
-        empty = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+        elements = tensor.untyped_storage().nbytes() // tensor.element_size()
+        memory = torch.empty(elements, dtype=tensor.dtype, device="meta")
+        empty = memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
         return FakeTensor(mode, empty, torch.device("cpu"))
 
     for _ in range(CALLS):
         for op, args in _calls(dice):
             asked.add(op)
             stand_ins = map_tensors(fake, args)
-            result = run_by_rule(mode, op, stand_ins, {}, list(tensors_in(stand_ins)))
+            result = ShapeRules(mode).run(op, stand_ins, {}, list(tensors_in(stand_ins)))
             if result is None:
                 continue
             ruled.add(op)
@@ -117,9 +132,7 @@ def test_a_rule_gives_what_the_kernel_or_a_fake_tensor_gives(seed: int) -> None:
 def test_what_a_rule_does_not_cover_is_left_to_fake_tensors() -> None:
     mode = FakeTensorMode()
     with mode:
-        image, weight, ones = torch.rand(1, 4, 5, 5), torch.rand(3, 5, 3, 3), torch.ones(4)
+        image, weight = torch.rand(1, 4, 5, 5), torch.rand(3, 5, 3, 3)
         wrong = (image, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
-    assert run_by_rule(mode, aten.convolution.default, wrong, {}, [image, weight]) is None
-    training = (image, ones, ones, ones, ones, True, 0.1, 1e-5)
-    assert run_by_rule(mode, aten.native_batch_norm.default, training, {}, [image, ones]) is None
-    assert run_by_rule(mode, aten.cumsum.default, (image, 1), {}, [image]) is None
+    assert ShapeRules(mode).run(aten.convolution.default, wrong, {}, [image, weight]) is None
+    assert ShapeRules(mode).run(aten.cumsum.default, (image, 1), {}, [image]) is None

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.configs.aten_text import ArgumentTextError, call_text, contiguous, parse_call
-from torchstone.record.tensor import TensorSpec
+from torchstone.configs.aten_text import ArgumentTextError, call_text, parse_call
+from torchstone.record.tensor import TensorSpec, contiguous_strides
 from torchstone.record.value import Argument, Atom, Items, Value
 
 dtypes = st.sampled_from(["bfloat16", "float32", "complex64", "bool", "uint8", "float8_e4m3fn"])
 shapes = st.lists(st.integers(0, 99), max_size=4).map(tuple)
 tensors = st.builds(
     lambda shape, dtype, plain: TensorSpec(
-        shape=shape, dtype=dtype, stride=contiguous(shape) if plain else (7,) * len(shape), device=""
+        shape=shape, dtype=dtype, stride=contiguous_strides(shape) if plain else (7,) * len(shape), device=""
     ),
     shapes,
     dtypes,
@@ -105,4 +105,4 @@ def test_any_text_gives_arguments_or_the_one_error(text: str) -> None:
 
 @pytest.mark.parametrize(("shape", "stride"), [((), ()), ((3,), (1,)), ((2, 3, 4), (12, 4, 1)), ((2, 0, 4), (4, 4, 1))])
 def test_contiguous_strides(shape: tuple[int, ...], stride: tuple[int, ...]) -> None:
-    assert contiguous(shape) == stride
+    assert contiguous_strides(shape) == stride

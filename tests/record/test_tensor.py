@@ -73,3 +73,22 @@ def test_a_view_is_a_tensor_of_its_own_in_the_same_memory() -> None:
     assert table[-1] == table[1]
     with pytest.raises(IndexError):
         table[2]
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride", "expected"),
+    [
+        ((2, 3), (3, 1), True),
+        ((2, 1), (1, 77), True),
+        ((2, 3), (1, 2), False),
+        ((), (), True),
+        ((0, 3), (3, 1), True),
+        ((0, 3), (1, 9), True),
+        ((4, 3), (0, 1), False),
+        ((2, 3), (4, 1), False),
+    ],
+)
+def test_contiguous_means_row_by_row_without_gaps(
+    shape: tuple[int, ...], stride: tuple[int, ...], *, expected: bool
+) -> None:
+    assert TensorSpec(shape=shape, dtype="float32", stride=stride).is_contiguous is expected

@@ -7,7 +7,7 @@ from torchstone.record.config import Damage, TensorFacts
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Atom, Items, Opaque
 from torchstone.record.vector import Validity
-from torchstone.sweep.vectors import call_text, cluster_of, is_contiguous, memories_of, payload_of, seed_of, vector_of
+from torchstone.sweep.vectors import call_text, cluster_of, memories_of, payload_of, seed_of, vector_of
 
 
 def test_a_vector_is_named_after_its_configuration() -> None:
@@ -47,16 +47,6 @@ def test_a_cluster_does_not_care_about_sizes_but_about_types_ranks_and_strides()
 
     assert clusters[0] == clusters[1]
     assert len(set(clusters)) == 4
-
-
-@pytest.mark.parametrize(
-    ("shape", "stride", "expected"),
-    [((2, 3), (3, 1), True), ((2, 1), (1, 77), True), ((2, 3), (1, 2), False), ((), (), True), ((0, 3), (3, 1), True)],
-)
-def test_contiguous_means_row_by_row_without_gaps(
-    shape: tuple[int, ...], stride: tuple[int, ...], *, expected: bool
-) -> None:
-    assert is_contiguous(shape, stride) is expected
 
 
 def test_a_call_is_shown_with_its_arguments_but_for_those_that_are_none() -> None:

@@ -28,6 +28,17 @@ class Net(nn.Sequential): pass
 def load_model():
     return Net(nn.Linear(8, 4), Scale(), nn.Linear(4, 6), Scale()), torch.ones(2, 8)
 
+class Crossed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rows, self.columns = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.columns(self.rows(x).transpose(1, 2))
+
+def crossed_model():
+    return Crossed(), torch.ones(3, 8, 8)
+
 def known_model():
     return Net(nn.Linear(8, 4), nn.ReLU()), torch.ones(2, 8)
 """
@@ -108,6 +119,7 @@ def test_a_backward_pass_is_derived_for_the_model_and_stored_as_a_variant(model:
     outcome = cost_by_formula(FormulaCostRequest(cost=request))
     root = outcome.result.modules[0]
 
+    assert {entry.variant for entry in own_entries().modules.values()} == {"backward"}
     assert outcome.result.optimizer is not None
     assert outcome.result.optimizer.flops == 13 * outcome.result.optimizer.parameters
     assert root.coverage is Coverage.DERIVED
@@ -115,7 +127,6 @@ def test_a_backward_pass_is_derived_for_the_model_and_stored_as_a_variant(model:
     assert root.flops is not None
     assert root.flops > 2 * (cost(model).result.modules[0].flops or 0)
     assert outcome.result.disagreeing == ()
-    assert {entry.variant for entry in own_entries().modules.values()} == {"backward"}
     again = cost_by_formula(FormulaCostRequest(cost=request)).result
     assert again.modules[0].coverage is Coverage.FORMULA
     assert again.modules[0].agrees
@@ -255,3 +266,12 @@ def test_a_switch_of_the_configuration_is_a_setting_or_a_parameter(
 
     assert result.disagreeing == ()
     assert result.count(Coverage.TRACED) == 0
+
+
+def test_a_call_that_copies_a_strided_input_is_traced_only_and_the_formula_still_serves_the_others(home: Path) -> None:
+    result = cost(f"{home}/net.py:crossed_model").result
+    found = {one.path: one for one in result.modules}
+
+    assert result.disagreeing == ()
+    assert (found["rows"].coverage, found["columns"].coverage) == (Coverage.FORMULA, Coverage.TRACED)
+    assert "not contiguous in memory" in found["columns"].reason

@@ -4,6 +4,7 @@ import linecache
 import os
 import sys
 import sysconfig
+from functools import cache, lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -17,35 +18,53 @@ NOT_THE_MODEL = tuple(  # folders of torch and torchstone; torchvision, beside t
     f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1])
 )
 _LONGEST = 600  # lines of a function that are kept as text
+_FOREIGN, _OWN, _BEGAN, _CALLS_MODULE = range(4)  # kinds of code: of others, of the model, and two of the capture
 
 
 class CallSites:
     """Gives each place in the model's own code a number; one place reached by two ways is two call sites.
 
-    The stack is read up to the function that began the run: what is above it called the capture, not the model.
+    The stack is read up to the function that makes the innermost module call, whose own site is known, or the one that
+    began the run: what is above that called the capture, not the model.
     """
 
-    def __init__(self, began: CodeType) -> None:
-        self._began = began
-        self._is_own: dict[CodeType, bool] = {began: False}
+    def __init__(self, began: CodeType, calls_module: CodeType) -> None:
+        self._kinds: dict[CodeType, int] = {began: _BEGAN, calls_module: _CALLS_MODULE}
         self._numbers: dict[tuple[int, CodeType, int], int] = {}
+        self._running: list[int] = []  # the sites of the module calls that are running, the innermost last
+
+    @property
+    def of_call(self) -> int:
+        """The call site of the innermost module call."""
+        return self._running[-1]
+
+    def begin_call(self) -> None:
+        """The function that makes module calls begins one."""
+        self._running.append(self._read(sys._getframe(2)))
+
+    def end_call(self) -> None:
+        """The innermost module call is over."""
+        self._running.pop()
 
     def here(self) -> int:
         """The call site that is running, or -1 where no code of the model is."""
-        frame: FrameType | None = sys._getframe(1)
+        return self._read(sys._getframe(1))
+
+    def _read(self, frame: FrameType | None) -> int:
         places: list[tuple[CodeType, int]] = []
-        is_own = self._is_own
+        kinds = self._kinds
+        site = -1
         while frame is not None:
             code = frame.f_code
-            own = is_own.get(code)
-            if own is None:
-                own = is_own[code] = _is_of_the_model(code.co_filename)
-            if own:
+            kind = kinds.get(code)
+            if kind is None:
+                kind = kinds[code] = _OWN if _is_of_the_model(code.co_filename) else _FOREIGN
+            if kind:
+                if kind != _OWN:
+                    site = self._running[-1] if kind == _CALLS_MODULE else -1
+                    break
                 places.append((code, frame.f_lineno))
-            elif code is self._began:
-                break
             frame = frame.f_back
-        site = -1
         for code, line in reversed(places):
             key = (site, code, line)
             site = self._numbers.setdefault(key, len(self._numbers))
@@ -66,6 +85,7 @@ class CallSites:
         )
 
 
+@cache
 def _is_of_the_model(file: str) -> bool:
     if file.startswith((*NOT_THE_MODEL, "<")):
         return False
@@ -83,6 +103,7 @@ def _function(code: CodeType, file: int) -> Function:
     return Function(name=code.co_qualname, file=file, first_line=first, text="".join(lines))
 
 
+@lru_cache(maxsize=4096)
 def _last_line(code: CodeType) -> int:
     ends = [end for _, end, _, _ in code.co_positions() if end is not None]
     inner = [_last_line(one) for one in code.co_consts if isinstance(one, CodeType)]

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
 from torchstone import __version__
@@ -20,7 +21,7 @@ from torchstone.capture.run import Run
 from torchstone.capture.tensor_modes import FakeWorld, MetaWorld, MovedWorld, RealWorld, StandInWorld
 from torchstone.errors import CaptureError
 from torchstone.models.inputs import Inputs, inputs_from_value
-from torchstone.models.prepare import lazy_tensors, memory_shortage
+from torchstone.models.prepare import memory_shortage
 from torchstone.record.trace import Provenance, Trace
 
 
@@ -75,10 +76,11 @@ def capture(
 
 def _capture(model: nn.Module, inputs: object, mode: str, *, reuse: bool, backward: bool, about: About) -> Trace:
     given = inputs_from_value(inputs, origin="the given inputs")
-    _refuse_unobservable(model, given)
+    tree = ModuleTree(model)
+    _refuse_unobservable(tree, given)
     attempt = _Attempt(
         model=model,
-        tree=ModuleTree(model),
+        tree=tree,
         inputs=given,
         reuse=reuse,
         backward=backward,
@@ -103,15 +105,15 @@ def _capture(model: nn.Module, inputs: object, mode: str, *, reuse: bool, backwa
     return run.trace(provenance, about.notes + differences + run.notes)
 
 
-def _refuse_unobservable(model: nn.Module, inputs: Inputs) -> None:
+def _refuse_unobservable(tree: ModuleTree, inputs: Inputs) -> None:
     """Refuse what cannot be recorded, each with its way out."""
-    lazy = lazy_tensors(model)
-    if lazy:
-        msg = f"{lazy[0]} is lazy and has no shape yet; call the model once on real inputs before it is captured"
+    places = list(zip(tree.paths, tree.modules, strict=True))
+    lazy = next((f"{path}.{name}" for path, module in places for name in _lazy_names(module)), None)
+    if lazy is not None:
+        name = lazy.removeprefix(".")
+        msg = f"{name} is lazy and has no shape yet; call the model once on real inputs before it is captured"
         raise CaptureError(msg)
-    scripted = next(
-        (path for path, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)), None
-    )
+    scripted = next((path for path, module in places if isinstance(module, torch.jit.ScriptModule)), None)
     if scripted is not None:
         msg = (
             f"{scripted or 'the model'} is a TorchScript module, whose modules run inside torch's interpreter and "
@@ -129,6 +131,12 @@ def _refuse_unobservable(model: nn.Module, inputs: Inputs) -> None:
             "no common shape; pad it to one shape and pass a mask"
         )
         raise CaptureError(msg)
+
+
+def _lazy_names(module: nn.Module) -> list[str]:
+    """The parameters and buffers of a module that have no shape yet."""
+    held = (*module._parameters.items(), *module._buffers.items())
+    return [name for name, tensor in held if tensor is not None and is_lazy(tensor)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

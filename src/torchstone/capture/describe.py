@@ -93,6 +93,9 @@ class Describer:
         if isinstance(value, Tensor):
             self.tensors.append(value)
             return self._spec(value)
+        kind = type(value)
+        if (kind is list or kind is tuple) and depth <= _DEEPEST and all(map(_is_int, value)):  # type: ignore[call-overload]
+            return Items(kind=kind.__name__, items=tuple(map(describe_plain, value)))  # type: ignore[call-overload]
         plain = describe_plain(value, stand_in=self._stand_in)
         if not isinstance(plain, Opaque):
             return plain
@@ -144,6 +147,10 @@ class Describer:
             class_name=class_path(type(value)),
             fields=tuple((str(name), self.describe(part, depth)) for name, part in parts.items()),
         )
+
+
+def _is_int(value: object) -> bool:
+    return type(value) is int
 
 
 def is_plain(value: object) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from weakref import ref
 
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.describe import is_plain
 from torchstone.capture.module_tree import ModuleTree, configuring, layer_numbers
@@ -78,6 +79,12 @@ _BY_IDENTITY = (nn.Module, type, FunctionType, MethodType, BuiltinFunctionType)
 
 TensorKey = Callable[[Tensor], Hashable]
 Path = tuple[object, ...]  # attributes of objects, keys of dictionaries and places in lists; () is the entry itself
+
+
+def values_of(tensor: Tensor) -> tuple[object, ...]:
+    """The values of a tensor; reading them is none of the model's ops."""
+    with _disable_current_modes():
+        return tuple(tensor.flatten().tolist())
 
 
 class NotComparableError(Exception):
@@ -344,8 +351,12 @@ class Fingerprints:
         parts: list[object] = [type(module), attributes["training"]]
         layers = layer_numbers(module)
         for name in configuring(tuple(attributes)):
-            if name not in layers:
-                value = attributes[name]
+            value = attributes[name]
+            if name in layers:
+                continue
+            if is_plain(value):
+                parts += (name, type(value), value)
+            else:
                 bound = isinstance(value, MethodType) and value.__self__ is module
                 parts.append((name, (MethodType, value.__func__) if bound else self._attribute(value, found)))
         for entries in (attributes["_parameters"], attributes["_buffers"]):
@@ -387,4 +398,4 @@ class Fingerprints:
 
 def _values(tensor: Tensor) -> Hashable:
     """The values of a small tensor; a large one is equal only to itself."""
-    return id(tensor) if tensor.numel() > _LONGEST_COMPARED else tuple(tensor.flatten().tolist())
+    return id(tensor) if tensor.numel() > _LONGEST_COMPARED else values_of(tensor)

@@ -21,7 +21,8 @@ class Lifetimes:
         self._before_bytes = 0
         self._sizes: dict[int, int] = {}  # by storage number
         self._holders: dict[int, int] = {}  # how many storage objects stand for each storage that is alive
-        self._watched: dict[int, ref[UntypedStorage]] = {}  # by id of the reference, which must live to be called
+        self._watched: dict[int, tuple[ref[UntypedStorage], int]] = {}  # by id of the reference, which must live
+        self._when_dead = self._died
         self._unknown = 0
 
     def size_of(self, storage: int) -> int | None:
@@ -40,15 +41,15 @@ class Lifetimes:
             self._sizes[storage] = memory.nbytes() if size is None else size
             self._live_bytes += self._sizes[storage]
             self._most_bytes = max(self._most_bytes, self._live_bytes)
+        reference = ref(memory, self._when_dead)
+        self._watched[id(reference)] = (reference, storage)
 
-        def died(reference: ref[UntypedStorage]) -> None:
-            del self._watched[id(reference)]
-            self._holders[storage] -= 1
-            if not self._holders[storage]:
-                self._live_bytes -= self._sizes[storage]
-
-        reference = ref(memory, died)
-        self._watched[id(reference)] = reference
+    def _died(self, reference: ref[UntypedStorage]) -> None:
+        """A storage object is gone."""
+        _, storage = self._watched.pop(id(reference))
+        self._holders[storage] -= 1
+        if not self._holders[storage]:
+            self._live_bytes -= self._sizes[storage]
 
     def start(self) -> None:
         """What is alive now was there before the first op."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
 
 from torchstone.backends.interception import KernelOpMode, OpArguments, OpKeywords, op_name
 from torchstone.capture.call_sites import CallSites
@@ -34,6 +35,7 @@ class OpSchema:
     written: tuple[str, ...]  # arguments changed in place
     renews_its_input: bool  # changes the shape or strides of its input in place, as squeeze_ does
     returns: int  # values that it gives
+    gives_views: bool  # of what it is given, by what its schema says
     reads_values: bool  # its result, or the result's shape, is read from the values of a tensor
 
 
@@ -42,7 +44,7 @@ def schema_of(op: OpOverload | HigherOrderOperator) -> OpSchema:
     """Look an op up; a higher-order op has no schema and only a name."""
     if isinstance(op, HigherOrderOperator):
         return OpSchema(name=op_name(op), argument_names=(), defaults={}, written=(),
-                        renews_its_input=False, returns=1, reads_values=True)  # fmt: skip
+                        renews_its_input=False, returns=1, gives_views=False, reads_values=True)  # fmt: skip
     arguments = op._schema.arguments
     return OpSchema(
         name=op_name(op),
@@ -51,6 +53,7 @@ def schema_of(op: OpOverload | HigherOrderOperator) -> OpSchema:
         written=tuple(argument.name for argument in arguments if argument.alias_info and argument.alias_info.is_write),
         renews_its_input=torch.Tag.inplace_view in op.tags,
         returns=len(op._schema.returns),
+        gives_views=any(one.alias_info is not None for one in op._schema.returns),
         reads_values=any(tag in op.tags for tag in _READS_VALUES),
     )
 
@@ -85,16 +88,20 @@ def map_tensors(change: Callable[[Tensor], Tensor], value: object) -> Any:
 # Op calls as they happen: a dispatch mode sees every op that reaches a kernel and writes it down.
 
 
-_PLAIN = (int, float, bool, str, type(None), complex)
+_KEYS = frozenset({int, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
+_PLAIN = frozenset({float, bool, complex})  # equal to numbers of other types
 
 
 class Executes(Protocol):
     """The world an op runs in: real, fake or meta."""
 
     reads_are_repeatable: bool  # equal calls on equal inputs read back equal values
+    gave_new: bool  # the result of the last op is known to be new memory, and nothing that was there before
 
-    def execute(self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
-        """Run an op and give its result."""
+    def execute(
+        self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object], call: int | None = None
+    ) -> object:
+        """Run an op and give its result; calls that look the same to every capture have the same number."""
 
     def met_unnumbered(self, tensor: Tensor) -> None:
         """An op is given a tensor that no recorded op made."""
@@ -151,7 +158,16 @@ class FailedOp:
 
 
 class OpRecorder(KernelOpMode):
-    """Sees every op call and writes it down: what went in before it runs, what came out after."""
+    """Sees every op call and writes it down: what went in before it runs, what came out after.
+
+    A capture compiles nothing, so that calls need not be kept from torch's compiler one by one.
+    """
+
+    __torch_dispatch__ = KernelOpMode.receive
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
 
     def __init__(self, world: Executes, tensors: TensorColumns, ops: OpColumns, sites: CallSites) -> None:
         super().__init__()
@@ -167,46 +183,45 @@ class OpRecorder(KernelOpMode):
     def run_op(self, func: Any, args: OpArguments, kwargs: OpKeywords) -> object:
         """Run an op in the world of this capture, and record it."""
         schema = schema_of(func)
-        given: list[Tensor] = []
-        key = (func, _key_of(args, given, self.tensors), _key_of(kwargs, given, self.tensors))
-        inputs = self._number_inputs(given)
+        known = self.tensors.known
+        given, made = _Met(known.spec_number), _Met(known.spec_number)
+        key = (func, given.key_of(args), given.key_of(kwargs) if kwargs else None)
+        call = known.call_number(key) if given.lasting and not schema.written else None
+        inputs = self._number_inputs(given.tensors)
         try:
-            result = self._world.execute(func, args, kwargs)
+            result = self._world.execute(func, args, kwargs, call)
         except BaseException as error:
             self.failed = FailedOp(error=error, op=schema.name, arguments=self._show(schema, args, kwargs),
                                    module_call=self.current_call)  # fmt: skip
             raise
         if schema.reads_values and not self._world.reads_are_repeatable and reads_values(func, schema, args):
             self.value_reads += 1
-        made: list[Tensor] = []
-        whole_key = (key, _key_of(result, made, self.tensors))
-        outputs = self._number_outputs(schema, given, inputs, made)
-        self._append(whole_key, schema, (args, kwargs, result), inputs, outputs)
+        made.looks = made.key_of(result)
+        whole_key = (key if call is None else call, made.looks)
+        outputs = self._number_outputs(schema, given.tensors, inputs, made)
+        signature = self.ops.numbers.get(whole_key)
+        if signature is None:
+            signature = self.ops.numbers[whole_key] = len(self.ops.signatures)
+            self.ops.signatures.append(self._described(schema, (args, kwargs, result), given, made, call))
+        self._append(signature, inputs, outputs, self._written(schema, args, kwargs) if schema.written else None)
         return result
 
     def _number_inputs(self, given: list[Tensor]) -> tuple[int, ...]:
-        for tensor in given:
-            if not self.tensors.is_known(tensor):
-                self._world.met_unnumbered(tensor)
-        number_of = self.tensors.number_of
-        return tuple([number_of(tensor) for tensor in given])
+        numbers = self.tensors.numbers_of(given)
+        if numbers is None:
+            for tensor in given:
+                if not self.tensors.is_known(tensor):
+                    self._world.met_unnumbered(tensor)
+            numbers = [self.tensors.number_of(tensor) for tensor in given]
+        return tuple(numbers)
 
     def _append(
-        self,
-        key: object,
-        schema: OpSchema,
-        values: tuple[Any, Any, object],
-        inputs: tuple[int, ...],
-        outputs: tuple[int, ...],
+        self, signature: int, inputs: tuple[int, ...], outputs: tuple[int, ...], written: tuple[int, ...] | None
     ) -> None:
         ops = self.ops
-        signature = ops.numbers.get(key)
-        if signature is None:
-            signature = ops.numbers[key] = len(ops.signatures)
-            ops.signatures.append(self._signature(schema, *values))
         number = len(ops)
-        if schema.written:
-            ops.writes[number] = self._written(schema, values[0], values[1])
+        if written is not None:
+            ops.writes[number] = written
         ops.rows.append(number)
         ops.signature_of.append(signature)
         ops.inputs.append(inputs)
@@ -215,19 +230,22 @@ class OpRecorder(KernelOpMode):
         ops.sites.append(self.sites.here())
 
     def _number_outputs(
-        self, schema: OpSchema, given: list[Tensor], inputs: tuple[int, ...], made: list[Tensor]
+        self, schema: OpSchema, given: list[Tensor], inputs: tuple[int, ...], made: "_Met"
     ) -> tuple[int, ...]:
-        if not made:
+        if not made.tensors:
             return ()
         tensors = self.tensors
-        storages = {
-            storage_pointer(one): tensors.storage_of[number]
-            for tensor, number in zip(given, inputs, strict=True)
-            for one in (tensor, self._world.ran_as(tensor))
-        }
+        if self._world.gave_new:
+            return tuple([tensors.add_new(tensor, spec) for tensor, spec in zip(*made.both(), strict=True)])
+        storages: dict[int | None, int] = {}
+        for tensor, number in zip(given, inputs, strict=True):
+            storages[storage_pointer(tensor)] = tensors.storage_of[number]
+            ran = self._world.ran_as(tensor)
+            if ran is not tensor:
+                storages[storage_pointer(ran)] = tensors.storage_of[number]
         storages.pop(None, None)
         numbers = []
-        for tensor in made:
+        for tensor, spec in zip(*made.both(), strict=True):
             if tensors.is_known(tensor) and not schema.renews_its_input:
                 numbers.append(tensors.number_of(tensor))
                 continue
@@ -236,24 +254,38 @@ class OpRecorder(KernelOpMode):
             if storage is None:
                 storage = storages[pointer] = tensors.new_storage()
                 tensors.lifetimes.born(tensor, storage)
-            numbers.append(tensors.add(tensor, storage))
+            numbers.append(tensors.add(tensor, storage, spec))
         return tuple(numbers)
 
     def _written(self, schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[int, ...]:
-        written: list[Tensor] = []
+        written = _Met(self.tensors.known.spec_number)
         for name, value in (*zip(schema.argument_names, args, strict=False), *kwargs.items()):
             if name in schema.written:
-                _key_of(value, written, self.tensors)
-        return tuple(self.tensors.number_of(tensor) for tensor in written)
+                written.key_of(value)
+        return tuple(self.tensors.number_of(tensor) for tensor in written.tensors)
+
+    def _described(
+        self, schema: OpSchema, values: tuple[Any, Any, object], given: "_Met", made: "_Met", call: int | None
+    ) -> OpSignature:
+        """The description of a call; that of one which looks the same to every capture is made once for all."""
+        if call is None or not made.lasting:  # an op that writes may change the looks of what it was given
+            return self._signature(schema, values, None)
+        known = self.tensors.known.signatures
+        key = (call, made.looks)
+        signature = known.get(key)
+        if signature is None:
+            signature = known[key] = self._signature(schema, values, given.specs() | made.specs())
+        return signature
 
     def _signature(
-        self, schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object], result: object
+        self, schema: OpSchema, values: tuple[Any, Any, object], specs: Mapping[int, int] | None
     ) -> OpSignature:
-        describer = self.tensors.describer()
+        args, kwargs, result = values
+        describer = self.tensors.describer(specs=specs)
         return OpSignature(
             op=schema.name,
             arguments=tuple(
-                Argument(name=name, value=describer.describe(value)) for name, value in _bind(schema, args, kwargs)
+                [Argument(name=name, value=describer.describe(value)) for name, value in _bind(schema, args, kwargs)]
             ),
             output=describer.describe(result),
         )
@@ -279,20 +311,45 @@ def _bind(schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, objec
     return bound + [(name, schema.defaults.get(name)) for name in rest]
 
 
-def _key_of(value: object, tensors: list[Tensor], columns: TensorColumns) -> object:
-    """What tells one call's arguments from another's, quickly; the tensors met are appended in order."""
-    if isinstance(value, Tensor):
-        tensors.append(value)
-        return (Tensor, columns.spec_number(value))
-    kind = type(value)
-    if kind in _PLAIN:
-        return (kind, repr(value) if kind is float or kind is complex else value)
-    if isinstance(value, list | tuple):
-        return (kind, *[_key_of(item, tensors, columns) for item in value])
-    if isinstance(value, dict):
-        return (dict, *[(name, _key_of(item, tensors, columns)) for name, item in value.items()])
-    try:
-        hash(value)
-    except TypeError:
-        return (kind, id(value))
-    return value
+class _Met:
+    """The tensors met in the arguments or the result of a call, in order, with the numbers of their descriptions."""
+
+    __slots__ = ("_spec_number", "lasting", "looks", "numbers", "tensors")
+
+    def __init__(self, spec_number: Callable[[Tensor], int]) -> None:
+        self._spec_number = spec_number
+        self.tensors: list[Tensor] = []
+        self.numbers: list[int] = []
+        self.lasting = True  # whether the key means the same after this capture
+        self.looks: object = None  # the key of all of it
+
+    def both(self) -> tuple[list[Tensor], list[int]]:
+        """The tensors and the numbers of their descriptions."""
+        return self.tensors, self.numbers
+
+    def specs(self) -> dict[int, int]:
+        """The numbers of the descriptions by the ids of the tensors."""
+        return dict(zip(map(id, self.tensors), self.numbers, strict=True))
+
+    def key_of(self, value: object) -> object:
+        """What tells one call's arguments from another's, quickly."""
+        kind = type(value)
+        if kind is FakeTensor or isinstance(value, Tensor):
+            number = self._spec_number(value)  # type: ignore[arg-type]
+            self.tensors.append(value)  # type: ignore[arg-type]
+            self.numbers.append(number)
+            return (Tensor, number)
+        if kind in _KEYS:
+            return value
+        if kind in _PLAIN:
+            return (kind, repr(value) if kind is float or kind is complex else value)
+        if isinstance(value, list | tuple):
+            return (kind, *[item if type(item) in _KEYS else self.key_of(item) for item in value])
+        if isinstance(value, dict):
+            return (dict, *[(name, self.key_of(item)) for name, item in value.items()])
+        self.lasting = False
+        try:
+            hash(value)
+        except TypeError:
+            return (kind, id(value))
+        return value

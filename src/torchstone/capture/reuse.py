@@ -22,6 +22,7 @@ from torchstone.capture.fingerprint import (
     StateView,
     is_state,
     key_of,
+    values_of,
 )
 from torchstone.capture.module_tree import IndexReads, ModuleTree
 from torchstone.capture.ops import OpColumns, OpRecorder
@@ -138,7 +139,8 @@ class Rows:
     def used(self, extent: Extent, external: set[int], real: set[int], modules: range) -> Used | None:
         """What the rows use; None where that is more than the tensors and modules named, or real memory is written."""
         ops, calls = self.ops, self.calls
-        if not self._written_in_code(extent).issuperset(self.tensors.constants(extent.tensors)):
+        constants = self.tensors.constants(extent.tensors)
+        if constants and not self._written_in_code(extent).issuperset(constants):
             return None
         touched: set[int] = set()
         touched.update(*ops.inputs[extent.ops.start : extent.ops.stop])
@@ -331,17 +333,19 @@ class Reuse:
         if id(module) in self._sole:
             self._sole.remove(id(module))  # the first call; a later one may be equal to the one before it
             return None
+        try:
+            asked = self._ask(module, args, kwargs)
+        except NoFingerprintError as error:
+            self.off.add(str(error), module, culprit=error.module)
+            return None
+        except NotComparableError:
+            self.off.add("arguments that cannot be compared", module)
+            return None
+        template = self._find(asked)
+        if template is None:
+            return asked
         with _disable_current_modes():
-            try:
-                asked = self._ask(module, args, kwargs)
-            except NoFingerprintError as error:
-                self.off.add(str(error), module, culprit=error.module)
-                return None
-            except NotComparableError:
-                self.off.add("arguments that cannot be compared", module)
-                return None
-            template = self._find(asked)
-            return asked if template is None else Replayed(result=self._replay(template, asked))
+            return Replayed(result=self._replay(template, asked))
 
     def _ask(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> Asked:
         fingerprint = self._fingerprints.of(module)
@@ -359,7 +363,7 @@ class Reuse:
             objects=objects,
             numbers=[],
             real=set(),
-            site=self._recorder.sites.here(),
+            site=self._recorder.sites.of_call,
         )
         for tensor in [held for held in asked.external() if held is not None]:
             asked.numbers.append(self._tensors.number_of(tensor))
@@ -405,7 +409,7 @@ class Reuse:
         if self._world.is_unknown(tensor):
             return spec
         if tensor.numel() <= _FEW_VALUES:
-            return (spec, tuple(tensor.flatten().tolist()))
+            return (spec, values_of(tensor))
         if self._tensors.is_known(tensor):
             return (spec, "number", self._tensors.number_of(tensor), tensor._version)
         self._kept_alive[id(tensor)] = tensor  # an id may be given again when its object is gone
@@ -434,10 +438,9 @@ class Reuse:
     def _keep(self, asked: Asked, start: Extent, result: object, rise: int) -> str:
         """Keep a call as a template, or say why it cannot be one."""
         try:
-            with _disable_current_modes():
-                after = [self._view(value, asked.module) for value in asked.objects]
-                changes = [old.changes_to(new) for old, new in zip(asked.states, after, strict=True)]
-                self._check_tensors(asked, result, changes)
+            after = [self._view(value, asked.module) for value in asked.objects]
+            changes = [old.changes_to(new) for old, new in zip(asked.states, after, strict=True)]
+            self._check_tensors(asked, result, changes)
         except NotComparableError:
             return "results or state that cannot be compared"
         extent = self.rows.since(start)
@@ -469,8 +472,7 @@ class Reuse:
         """Another tensor with the same looks and number; an object stays."""
         if not isinstance(part, Tensor):
             return part
-        with _disable_current_modes():
-            made = self._world.make(part)
+        made = self._world.make_unseen(part)
         self._tensors.mark(made, self._tensors.number_of(part))
         return made
 

@@ -141,9 +141,10 @@ class Run:
         self._world = world
         self._tree = tree
         self._tensors = TensorColumns(stand_in=world.stand_in)
+        world.results = self._tensors.known.results
         self._ops = OpColumns()
         self._calls = CallColumns()
-        self._sites = CallSites(Run.execute.__code__)
+        self._sites = CallSites(Run.execute.__code__, Run._call.__code__)
         self._recorder = OpRecorder(world, self._tensors, self._ops, self._sites)
         self._backward = Backward(self._recorder) if backward else None
         self._reuse: Reuse | None = None
@@ -209,17 +210,21 @@ class Run:
 
     def _call(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """One call of one module, taken over from an equal one where that is sound."""
-        asked = self._reuse.take_over(module, args, kwargs) if self._reuse is not None else None
-        if self._reuse is None or asked is None:
-            return self._run_module(module, args, kwargs)
-        if isinstance(asked, Replayed):
-            return asked.result
-        return self._reuse.learn(asked, args, kwargs, self._run_module)
+        self._sites.begin_call()
+        try:
+            asked = self._reuse.take_over(module, args, kwargs) if self._reuse is not None else None
+            if self._reuse is None or asked is None:
+                return self._run_module(module, args, kwargs)
+            if isinstance(asked, Replayed):
+                return asked.result
+            return self._reuse.learn(asked, args, kwargs, self._run_module)
+        finally:
+            self._sites.end_call()
 
     def _run_module(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         recorder, calls = self._recorder, self._calls
         outer = recorder.current_call
-        row = calls.begin(self._tree.number_of[id(module)], outer, len(self._ops), self._sites.here())
+        row = calls.begin(self._tree.number_of[id(module)], outer, len(self._ops), self._sites.of_call)
         layer = self._tree.layer_of(module)
         given, made = self._tensors.describer(layer), self._tensors.describer(layer)
         arguments = describe_arguments(module, args, kwargs, given)

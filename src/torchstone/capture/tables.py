@@ -5,6 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from threading import Lock
 from typing import Any
 from weakref import ref
 
@@ -15,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torchstone.capture.describe import Describer, spec_of, stored_bytes, tensors_inside
 from torchstone.capture.lifetimes import Lifetimes
 from torchstone.record.module import ModuleCallTable, ModuleSignature
+from torchstone.record.op import OpSignature
 from torchstone.record.tensor import ExternalTensor, TensorSpec, TensorTable
 from torchstone.record.value import Absent, Argument
 
@@ -22,7 +24,73 @@ from torchstone.record.value import Absent, Argument
 
 
 _MARK = "_torchstone_number"
-_PLAIN = (Tensor, nn.Parameter, FakeTensor)
+_UNMARKED = (None, -1)
+_PLAIN = frozenset({Tensor, nn.Parameter, FakeTensor})
+_MOST_KEPT = 50_000  # descriptions and calls; some tens of MB
+
+
+class Descriptions:
+    """Descriptions of tensors and op calls, each distinct one made once for all captures of the process.
+
+    A description follows from what is described, so it does not matter which capture met it first.
+    """
+
+    def __init__(self, *, stand_in: bool) -> None:
+        self.specs: list[TensorSpec] = []
+        self.calls: dict[object, int] = {}  # by op and arguments: the number of a call
+        self.signatures: dict[object, OpSignature] = {}  # by the number of a call and the looks of its result
+        self.results: dict[int, Any] = {}  # by the number of a call: how its result is made again
+        self._stand_in = stand_in
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return max(len(self.specs), len(self.calls), len(self.signatures))
+
+    def spec_number(self, tensor: Tensor) -> int:
+        """The number of a tensor's description."""
+        kind = type(tensor)
+        layout = tensor.layout
+        strided = layout is torch.strided
+        key = (
+            tensor.shape,
+            tensor.dtype,
+            tensor.stride() if strided else layout,
+            tensor.storage_offset() if strided else 0,
+            tensor.device,
+            tensor.requires_grad,
+            kind,
+            None if kind in _PLAIN else stored_bytes(tensor),
+        )
+        number = self._numbers.get(key)
+        return self._add(key, tensor) if number is None else number
+
+    def call_number(self, key: object) -> int:
+        """The number of an op call with arguments that look like these."""
+        number = self.calls.get(key)
+        if number is None:
+            with self._lock:
+                number = self.calls.setdefault(key, len(self.calls))
+        return number
+
+    def _add(self, key: tuple[Any, ...], tensor: Tensor) -> int:
+        spec = spec_of(tensor, stand_in=self._stand_in)
+        with self._lock:  # captures on two threads share this
+            number = self._numbers.setdefault(key, len(self.specs))
+            if number == len(self.specs):
+                self.specs.append(spec)
+        return number
+
+
+_known: dict[bool, Descriptions] = {}
+
+
+def known_descriptions(*, stand_in: bool) -> Descriptions:
+    """The descriptions that a capture begins with; where there are too many, none."""
+    known = _known.get(stand_in)
+    if known is None or len(known) > _MOST_KEPT:
+        known = _known[stand_in] = Descriptions(stand_in=stand_in)
+    return known
 
 
 class TensorColumns:
@@ -30,7 +98,8 @@ class TensorColumns:
 
     def __init__(self, *, stand_in: bool) -> None:
         self.stand_in = stand_in  # meta tensors stand in for tensors on the cpu
-        self.specs: list[TensorSpec] = []
+        self.known = known_descriptions(stand_in=stand_in)
+        self.spec_number = self.known.spec_number
         self.spec_of: dict[int, int] = {}  # by number; of copied tensors, only those that an object stands for
         self.storage_of: dict[int, int] = {}
         self.num_storages = 0
@@ -38,7 +107,6 @@ class TensorColumns:
         self.gradients: dict[int, int] = {}  # parameter -> what the backward pass left for it
         self._external: list[ExternalTensor] = []
         self._constants: list[int] = []  # those of the external ones that the code brought along
-        self._spec_numbers: dict[tuple[Any, ...], int] = {}
         self._marked: list[ref[Tensor]] = []  # tensors that may outlive the capture and must lose their mark
         self.lifetimes = Lifetimes()
         self._external_storages: dict[int, tuple[int, ref[object]]] = {}  # by place: number; whether it still lives
@@ -53,6 +121,16 @@ class TensorColumns:
             return int(mark[1])
         return self.add_external(tensor, kind="constant", name="")
 
+    def numbers_of(self, tensors: list[Tensor]) -> list[int] | None:
+        """The numbers of tensors, or None where one has none yet."""
+        numbers = []
+        for tensor in tensors:
+            columns, number = getattr(tensor, _MARK, _UNMARKED)
+            if columns is not self:
+                return None
+            numbers.append(number)
+        return numbers
+
     def is_known(self, tensor: Tensor) -> bool:
         """Whether the tensor has a number already."""
         mark = getattr(tensor, _MARK, None)
@@ -60,13 +138,14 @@ class TensorColumns:
 
     def add_external(self, tensor: Tensor, *, kind: str, name: str) -> int:
         """Give a number to a tensor that no recorded op made."""
+        plain = type(tensor) in _PLAIN
         pointer = storage_pointer(tensor)
         known = self._external_storages.get(pointer) if pointer else None
         if known is not None and known[1]() is not None:
             storage = known[0]
         else:
             storage = self.new_storage()
-            self.lifetimes.born(tensor, storage, stored_bytes(tensor))
+            self.lifetimes.born(tensor, storage, None if plain else stored_bytes(tensor))
             if pointer and kind != "constant":
                 self._external_storages[pointer] = (storage, ref(tensor.untyped_storage()))
         number = self.add(tensor, storage)
@@ -74,7 +153,7 @@ class TensorColumns:
         if kind == "constant":
             self._constants.append(number)
         self._marked.append(ref(tensor))
-        for part_name, part in tensors_inside(tensor):
+        for part_name, part in () if plain else tensors_inside(tensor):
             self._add_inside(part, storage, f"{name}.{part_name}")
         return number
 
@@ -89,17 +168,25 @@ class TensorColumns:
     def mark_like(self, tensor: Tensor, known: Tensor) -> None:
         """Let a tensor stand for another one, and what it is made of for what that is made of."""
         self.mark(tensor, self.number_of(known))
+        if type(tensor) in _PLAIN:
+            return
         for (_, part), (_, known_part) in zip(tensors_inside(tensor), tensors_inside(known), strict=False):
             self.mark_like(part, known_part)
 
-    def add(self, tensor: Tensor, storage: int) -> int:
-        """Give a new number to a tensor, whatever it had before."""
+    def add(self, tensor: Tensor, storage: int, spec: int | None = None) -> int:
+        """Give a new number to a tensor, whatever it had before; the number of its description may be known."""
         number = self._count
         self._count += 1
-        self.spec_of[number] = self.spec_number(tensor)
+        self.spec_of[number] = self.spec_number(tensor) if spec is None else spec
         self.storage_of[number] = storage
         self.mark(tensor, number)
         return number
+
+    def add_new(self, tensor: Tensor, spec: int) -> int:
+        """Give a number to a tensor that has new memory."""
+        storage = self.new_storage()
+        self.lifetimes.born(tensor, storage)
+        return self.add(tensor, storage, spec)
 
     def new_storage(self) -> int:
         """A number for memory not seen before."""
@@ -109,18 +196,6 @@ class TensorColumns:
     def mark(self, tensor: Tensor, number: int) -> None:
         """Let a tensor object stand for a number from now on."""
         setattr(tensor, _MARK, (self, number))
-
-    def spec_number(self, tensor: Tensor) -> int:
-        """The number of a tensor's description."""
-        strided = tensor.layout is torch.strided
-        geometry = (tensor.stride(), tensor.storage_offset()) if strided else tensor.layout
-        made_of = None if type(tensor) in _PLAIN else stored_bytes(tensor)
-        key = (tensor.shape, tensor.dtype, geometry, tensor.device, tensor.requires_grad, type(tensor), made_of)
-        number = self._spec_numbers.get(key)
-        if number is None:
-            number = self._spec_numbers[key] = len(self.specs)
-            self.specs.append(spec_of(tensor, stand_in=self.stand_in))
-        return number
 
     def leave_numbers(self, tensors: int, storages: int) -> None:
         """Leave numbers to the tensors and storages of a copy."""
@@ -139,13 +214,20 @@ class TensorColumns:
         first = bisect_left(self._constants, numbers.start)
         return self._constants[first : bisect_left(self._constants, numbers.stop)]
 
-    def describer(self, layer: int | None = None) -> Describer:
-        """A describer that writes devices as this run does."""
-        return Describer(stand_in=self.stand_in, layer=layer, spec=self.spec)
+    def describer(self, layer: int | None = None, specs: Mapping[int, int] | None = None) -> Describer:
+        """A describer that writes devices as this run does; `specs` has the descriptions that are known, by id."""
+        if not specs:
+            return Describer(stand_in=self.stand_in, layer=layer, spec=self.spec)
+
+        def known_spec(tensor: Tensor) -> TensorSpec:
+            number = specs.get(id(tensor))
+            return self.known.specs[self.spec_number(tensor) if number is None else number]
+
+        return Describer(stand_in=self.stand_in, layer=layer, spec=known_spec)
 
     def spec(self, tensor: Tensor) -> TensorSpec:
         """The description of a tensor; equal ones are one object."""
-        return self.specs[self.spec_number(tensor)]
+        return self.known.specs[self.spec_number(tensor)]
 
     def forget_marks(self) -> None:
         """Leave the tensors that outlive the capture as they were found."""
@@ -162,7 +244,7 @@ class TensorColumns:
         order = {spec: position for position, spec in enumerate(dict.fromkeys(specs))}
         kept = set(without([one.tensor for one in self._external], copied))
         return TensorTable(
-            specs=tuple(self.specs[spec] for spec in order),
+            specs=tuple(self.known.specs[spec] for spec in order),
             spec_of=tuple([order[spec] for spec in specs]),
             storage_of=tuple([self.storage_of[number] for number in recorded]),
             external=tuple([one for one in self._external if one.tensor in kept]),

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.assumed_values import NO_VALUES, AssumedValues
 from torchstone.capture.ops import MASKS, map_tensors, schema_of, tensors_in
-from torchstone.capture.shape_rules import run_by_rule
+from torchstone.capture.shape_rules import Recipe, ShapeRules
 from torchstone.capture.tables import storage_pointer
 
 _CPU = torch.device("cpu")
@@ -37,6 +37,7 @@ _EMPTY = torch.ops.aten.empty.memory_format
 _DECOMPOSED_ATTENTION = torch.ops.aten._safe_softmax.default
 
 _PLAIN_TENSORS = (Tensor, nn.Parameter, nn.Buffer, FakeTensor)
+_no_dispatch = torch._C._DisableTorchDispatch
 
 
 class World:
@@ -44,9 +45,11 @@ class World:
 
     stand_in = False
     reads_are_repeatable = False
+    gave_new = False
 
     def __init__(self) -> None:
         self.differences: dict[str, None] = {}  # in order, each once
+        self.results: dict[int, Recipe] = {}  # of calls, by their number
 
     def assumptions(self) -> tuple[str, ...]:
         """The values that were assumed, because the model reads back what has none."""
@@ -63,8 +66,11 @@ class World:
 class RealWorld(World):
     """Real tensors: what runs is what is recorded."""
 
-    def execute(self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
+    def execute(
+        self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object], call: int | None = None
+    ) -> object:
         """Run the op."""
+        del call
         return op(*args, **kwargs)
 
     def is_stand_in(self, tensor: Tensor) -> bool:  # noqa: ARG002 - there are none here
@@ -142,9 +148,16 @@ class StandInWorld(World):
         """The stand-in for a tensor of another world; always the same one."""
         known = self._substitutes.get(id(tensor))
         if known is None:
-            with _disable_current_modes():  # making it is none of the model's ops
-                known = self._substitutes[id(tensor)] = (self._forgetting(tensor), self.make(tensor))
+            known = self._substitutes[id(tensor)] = (self._forgetting(tensor), self.make_unseen(tensor))
         return known[1]
+
+    def make_unseen(self, tensor: Tensor) -> Tensor:
+        """Make a stand-in while a model runs: that is none of its ops."""
+        if type(tensor) in _PLAIN_TENSORS and _is_plain(tensor):
+            with _no_dispatch():  # quicker than taking every mode off; makes a plain tensor, and no more
+                return self.make(tensor)
+        with _disable_current_modes():
+            return self.make(tensor)
 
     def ran_as(self, tensor: Tensor) -> Tensor:
         """The stand-in of a tensor that has one."""
@@ -159,19 +172,21 @@ class StandInWorld(World):
     def enter(self, tensor: Tensor) -> Tensor:
         """A model input as this world takes it: small integers keep their values."""
         if tensor.is_meta or self.is_stand_in(tensor) or not self.keeps_values(tensor):
-            with _disable_current_modes():
-                return self.make(tensor)  # which nothing but the model's arguments holds
+            return self.make_unseen(tensor)  # which nothing but the model's arguments holds
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
-    def execute(self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
+    def execute(
+        self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object], call: int | None = None
+    ) -> object:
         """Run an op: for real where all it reads is known, on stand-ins otherwise."""
+        del call
         if self.reads_are_repeatable and torch.Tag.nondeterministic_seeded in op.tags:
             self.reads_are_repeatable = False
         tensors = list(tensors_in((*args, *kwargs.values())))
         if any(map(self.is_unknown, tensors)):
-            return self._execute_unknown(op, args, kwargs)
+            return self._execute_unknown(op, args, kwargs, tensors)
         kwargs = self.localise(kwargs)
-        small = op is _EMPTY and prod(args[0]) <= _RUN_WITHOUT_MEASURING  # type: ignore[call-overload]
+        small = op is _EMPTY and prod(args[0]) <= _RUN_WITHOUT_MEASURING
         if (
             not schema_of(op).reads_values
             and not small
@@ -191,19 +206,29 @@ class StandInWorld(World):
             return True
         return bool(self._unknown) and storage_pointer(tensor) in self._unknown
 
-    def _execute_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> object:
+    def _execute_unknown(
+        self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object], tensors: list[Tensor]
+    ) -> object:
+        written = schema_of(op).written
+        if not all(map(self.is_stand_in, tensors)):
+            args, kwargs = self._all_unknown(op, args, kwargs)
+        if op is _GROUPED_MM and args[0].dtype is not torch.bfloat16:
+            return self._run_grouped_mm(op, args, kwargs)
+        if self.assumed is not None and not written:
+            return self._run_assuming(op, args, kwargs, self.assumed)
+        return self.run_unknown(op, args, kwargs)
+
+    def _all_unknown(
+        self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]
+    ) -> tuple[tuple[Any, ...], Mapping[str, object]]:
+        """The arguments with stand-ins for tensors that have values; one that the op writes has none from now on."""
         written = schema_of(op).written
         for name, value in (*zip(schema_of(op).argument_names, args, strict=False), *kwargs.items()) if written else ():
             if name in written:
                 self._forget_values(value)
         if op.overloadpacket in _INDEXED:
             args = (args[0], [place for index in args[1] for place in self._places(index)], *args[2:])
-        args, kwargs = map_tensors(self._as_unknown, args), map_tensors(self._as_unknown, dict(kwargs))
-        if op is _GROUPED_MM and args[0].dtype is not torch.bfloat16:
-            return self._run_grouped_mm(op, args, kwargs)
-        if self.assumed is not None and not written:
-            return self._run_assuming(op, args, kwargs, self.assumed)
-        return self.run_unknown(op, args, kwargs)
+        return map_tensors(self._as_unknown, args), map_tensors(self._as_unknown, dict(kwargs))
 
     def _run_assuming(
         self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object], assumed: AssumedValues
@@ -261,22 +286,48 @@ class FakeWorld(StandInWorld):
     def __init__(self, assumed: AssumedValues | None = None) -> None:
         super().__init__(assumed)
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self._rules = ShapeRules(self._mode)
 
     def is_stand_in(self, tensor: Tensor) -> bool:
         """Whether the tensor is fake."""
         return isinstance(tensor, FakeTensor)
 
+    def execute(
+        self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object], call: int | None = None
+    ) -> object:
+        """Run an op, or make again what a call with arguments that look the same gave."""
+        self.gave_new = False
+        if call is None or self.assumed is not None or torch.get_default_dtype() is not torch.float32:
+            return super().execute(op, args, kwargs)
+        recipe = self.results.get(call)
+        if recipe is None:
+            tensors = list(tensors_in((*args, *kwargs.values())))
+            recipe = self._rules.ruled(op, args, kwargs, tensors)
+            if recipe is None:
+                result = super().execute(op, args, kwargs)
+                self.results[call] = self._rules.recipe(op, args, tensors, result)
+                return result
+            self.results[call] = recipe
+        if not recipe.results and not recipe.views:
+            return super().execute(op, args, kwargs)
+        result = self._rules.repeated(recipe, args)
+        if result is None:
+            return super().execute(op, args, kwargs)
+        self.gave_new = not recipe.views
+        return result
+
     def make(self, tensor: Tensor) -> Tensor:
         """A new fake tensor that looks like the given one."""
-        device = _CPU if tensor.is_meta else tensor.device
         if not _is_plain(tensor):
             return self._mode.from_tensor(tensor, static_shapes=True)
-        fake: Tensor = FakeTensor(self._mode, _empty_like(tensor), device)
+        device = _CPU if tensor.is_meta else tensor.device
+        like = _empty_like(tensor)
+        fake = self._rules.wrapped(like) if device == _CPU else FakeTensor(self._mode, like, device)
         return _as_parameter_like(tensor, fake)
 
     def run_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> object:
         """Run the op on fake tensors."""
-        ruled = run_by_rule(self._mode, op, args, kwargs, list(tensors_in((*args, *kwargs.values()))))
+        ruled = self._rules.run(op, args, kwargs, list(tensors_in((*args, *kwargs.values()))))
         if ruled is not None:
             return ruled
         with self._mode:
@@ -329,12 +380,14 @@ class MetaWorld(StandInWorld):
         asked = kwargs.get("device")
         return {**kwargs, "device": _CPU} if asked is not None and torch.device(asked).type == "meta" else kwargs
 
-    def execute(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> object:
+    def execute(
+        self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object], call: int | None = None
+    ) -> object:
         """Run an op; a copy from the real to the meta device is none of the model's own doing."""
         only_moves = op is _COPY and kwargs.get("dtype") in (None, args[0].dtype) and kwargs.get("device") == _META
         if only_moves and not args[0].is_meta:
             self.differences["small tensors are copied over to the device of the weights"] = None
-        return super().execute(op, args, kwargs)
+        return super().execute(op, args, kwargs, call)
 
     def met_unnumbered(self, tensor: Tensor) -> None:
         """A tensor made on the meta device by no op: torch.tensor([...]) is silent there."""
@@ -361,8 +414,9 @@ def _empty_like(tensor: Tensor) -> Tensor:
 
 
 def _as_parameter_like(tensor: Tensor, stand_in: Tensor) -> Tensor:
-    stand_in.requires_grad_(tensor.requires_grad and tensor.is_leaf)
-    if isinstance(tensor, nn.Parameter):
+    if tensor.requires_grad:
+        stand_in.requires_grad_(tensor.is_leaf)
+    if type(tensor) is nn.Parameter or isinstance(tensor, nn.Parameter):
         if type(stand_in) is Tensor:
             return nn.Parameter(stand_in, requires_grad=tensor.requires_grad)
         stand_in._is_param = True  # what nn.Parameter does with a tensor subclass

@@ -3,14 +3,13 @@
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
 from math import isfinite
-from operator import itemgetter, mul
+from operator import itemgetter
 
 from torchstone.configs.exchange import Exported, Imported, Unread
 from torchstone.errors import InputError
 from torchstone.record.config import Configuration, Occurrence, SeenConfiguration, TraceFormat, TraceRun
-from torchstone.record.tensor import TensorSpec
+from torchstone.record.tensor import TensorSpec, contiguous_strides
 from torchstone.record.value import Argument, Atom, Entries, Items, Value, entry
 
 # --- Argument text, `((T([2, 3], f16), 1), {'dtype': f32})` <-> arguments; nothing is evaluated ---
@@ -129,7 +128,7 @@ def _tensor(parts: dict[str, Value], *, sparse: bool) -> TensorSpec:
     return TensorSpec(
         shape=shape,
         dtype=dtype.text,
-        stride=None if sparse else stride if stride is not None else contiguous(shape),
+        stride=None if sparse else stride if stride is not None else contiguous_strides(shape),
         layout="sparse_coo" if sparse else "strided",
         device=device.text if isinstance(device, Atom) else device if isinstance(device, str) else "",
     )
@@ -139,11 +138,6 @@ def _sizes(value: Value) -> tuple[int, ...] | None:
     if not isinstance(value, Items) or not all(type(size) is int for size in value.items):
         return None
     return tuple(size for size in value.items if isinstance(size, int))
-
-
-def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor."""
-    return tuple(accumulate((max(size, 1) for size in shape[:0:-1]), mul, initial=1))[::-1] if shape else ()
 
 
 def call_text(arguments: Sequence[Argument]) -> str:
@@ -183,7 +177,7 @@ def _text(value: Value) -> str:
 def _tensor_text(spec: TensorSpec) -> str:
     dtype = _ABBREVIATIONS.get(spec.dtype, f"torch.{spec.dtype}")
     parts = [str(list(spec.shape)), dtype]
-    if spec.stride is not None and spec.stride != contiguous(spec.shape):
+    if spec.stride is not None and spec.stride != contiguous_strides(spec.shape):
         parts.append(f"stride={spec.stride}")
     return f"{'T' if spec.layout == 'strided' else 'ST'}({', '.join(parts)})"
 

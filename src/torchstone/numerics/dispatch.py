@@ -40,10 +40,17 @@ class KernelOpMode(TorchDispatchMode, ABC):
     def __torch_dispatch__(
         self, func: KernelOp, types: object, args: OpArguments = (), kwargs: OpKeywords | None = None
     ) -> object:
-        """Receive a call from torch."""
+        """Receive a call from torch, which sees to it that nothing in here is compiled."""
+        return self.receive(func, types, args, kwargs)
+
+    def receive(
+        self, func: KernelOp, types: object, args: OpArguments = (), kwargs: OpKeywords | None = None
+    ) -> object:
+        """Receive a call from torch; a mode that is only open while nothing is compiled may do so directly."""
+        del types
         kwargs = kwargs or {}
         if func is _DEVICE_QUERY:
-            return func(*args, **kwargs)
+            return args[0].device
         if isinstance(func, OpOverload) and is_composite(func):
             with self:  # torch leaves the mode while it runs: enter it again, to see the parts
                 return func.decompose(*args, **kwargs)

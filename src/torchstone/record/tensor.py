@@ -1,6 +1,9 @@
 """A tensor without its values: shape, element type and how it lies in memory."""
 
+from collections.abc import Sequence
+from itertools import accumulate
 from math import prod
+from operator import mul
 
 from torchstone.record.base import Record, Size
 
@@ -88,6 +91,11 @@ def stored_bits(name: str) -> float | None:
     return block.element_bits if block else element_bits(name)
 
 
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a tensor whose elements lie row by row."""
+    return tuple(accumulate((max(size, 1) for size in shape[:0:-1]), mul, initial=1))[::-1] if shape else ()
+
+
 class TensorSpec(Record, frozen=True, kw_only=True, tag="tensor"):
     """Everything about a tensor that a backend must know before it sees the values."""
 
@@ -110,6 +118,13 @@ class TensorSpec(Record, frozen=True, kw_only=True, tag="tensor"):
     def is_dense(self) -> bool:
         """Whether every element is stored; how many a sparse or nested tensor stores is not recorded."""
         return self.layout in _DENSE
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether elements lie row by row without gaps, as torch has it; True where the layout has no strides."""
+        strides = contiguous_strides(self.shape) if self.stride is None else self.stride
+        pairs = zip(self.shape, strides, contiguous_strides(self.shape), strict=True)
+        return not self.elements or all(size == 1 or step == expected for size, step, expected in pairs)
 
     @property
     def size_bytes(self) -> int | None:

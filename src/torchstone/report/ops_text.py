@@ -1,11 +1,9 @@
 """Ops and configurations as text: a table of all, a block per configuration, and the coverage of a model."""
 
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
-from operator import mul
 
 from torchstone.record.config import Damage, ModelCoverage, OpSummary, SeenConfiguration, TensorFacts, tensors_of
-from torchstone.record.tensor import TensorSpec
+from torchstone.record.tensor import TensorSpec, contiguous_strides
 from torchstone.record.ttnn import TtnnMemory, TtnnShard, TtnnTensor, sizes_of, ttnn_memory, ttnn_tensor
 from torchstone.record.value import Atom, Entries, Fields, Items, Opaque, Value, entry
 from torchstone.report.text import Paint, aligned, plain
@@ -67,7 +65,7 @@ def _entries_text(value: Entries) -> str:
 
 def _tensor_text(spec: TensorSpec) -> str:
     parts = [f"shape={_sizes(spec.shape)}", f"dtype={spec.dtype}"]
-    if spec.stride is not None and spec.stride != _contiguous(spec.shape):
+    if spec.stride is not None and spec.stride != contiguous_strides(spec.shape):
         parts.append(f"stride={_sizes(spec.stride)}")
     if spec.storage_offset:
         parts.append(f"offset={spec.storage_offset}")
@@ -80,10 +78,6 @@ def _tensor_text(spec: TensorSpec) -> str:
     if spec.subclass:
         parts.append(f"class={spec.subclass}")
     return f"Tensor({', '.join(parts)})"
-
-
-def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple(accumulate((max(size, 1) for size in shape[:0:-1]), mul, initial=1))[::-1] if shape else ()
 
 
 def _ttnn_tensor_text(tensor: TtnnTensor) -> str:

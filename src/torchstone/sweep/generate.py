@@ -12,7 +12,7 @@ from torchstone.record.base import Record
 from torchstone.record.chain import StepResult, cut, is_chain, steps_of
 from torchstone.record.config import Configuration, SeenConfiguration, TensorFacts
 from torchstone.record.task import Ending, Limits, Task
-from torchstone.record.tensor import TensorSpec, element_bits
+from torchstone.record.tensor import TensorSpec, contiguous_strides, element_bits
 from torchstone.record.value import Atom, Value, map_values, tensors_in
 from torchstone.record.vector import Validity, Vector
 from torchstone.sweep.vectors import (
@@ -20,7 +20,6 @@ from torchstone.sweep.vectors import (
     TRACED,
     TTNN_ROLE,
     cluster_of,
-    is_contiguous,
     payload_of,
     vector_of,
     with_reason,
@@ -117,17 +116,12 @@ def _other_dtypes(specs: list[TensorSpec]) -> Iterator[tuple[str, str]]:
 
 
 def _other_layouts(spec: TensorSpec) -> Iterator[tuple[str, TensorSpec]]:
-    if (
-        len(spec.shape) < _MATRIX
-        or spec.stride is None
-        or not is_contiguous(spec.shape, spec.stride)
-        or 0 in spec.shape
-    ):
+    if len(spec.shape) < _MATRIX or spec.stride is None or not spec.is_contiguous or 0 in spec.shape:
         return
     columns = (*spec.shape[:-2], spec.shape[-1], spec.shape[-2])
-    dense = _dense(columns)
+    dense = contiguous_strides(columns)
     yield "column by column", replace(spec, stride=(*dense[:-2], dense[-1], dense[-2]))
-    rows = _dense((*spec.shape[:-1], spec.shape[-1] + _GAP))
+    rows = contiguous_strides((*spec.shape[:-1], spec.shape[-1] + _GAP))
     yield "with gaps between rows", replace(spec, stride=rows, storage_offset=1)
 
 
@@ -137,17 +131,8 @@ def _resized(spec: TensorSpec, size: int, new: int) -> TensorSpec:
     shape = tuple(new if one == size else one for one in spec.shape)
     before = spec.stride
     laid_out = sorted((dim for dim in range(len(shape)) if before[dim]), key=lambda dim: (-before[dim], dim))
-    steps = dict(zip(laid_out, _dense(tuple(shape[dim] for dim in laid_out)), strict=True))
+    steps = dict(zip(laid_out, contiguous_strides(tuple(shape[dim] for dim in laid_out)), strict=True))
     return replace(spec, shape=shape, stride=tuple(steps.get(dim, 0) for dim in range(len(shape))))
-
-
-def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
-    steps = []
-    step = 1
-    for size in reversed(shape):
-        steps.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(steps))
 
 
 def _facts_resized(

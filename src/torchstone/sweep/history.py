@@ -97,11 +97,13 @@ def flaky_vectors(history: SweepHistory) -> tuple[FlakyVector, ...]:
 
 
 def trend_of(history: SweepHistory, *, by: str) -> tuple[TrendPoint, ...]:
-    """Passed and failed vectors of each op, or of each model, in each run; `by` is op or model."""
+    """Passed and failed vectors of each op, or of each model, in each run that ran any; `by` is op or model."""
     points = []
     for run in history.runs:
         groups: dict[str, list[VectorResult]] = {}
         for result in run.results:
+            if result.status is Status.NOT_RUN:
+                continue
             for name in (result.op,) if by == "op" else result.models:
                 groups.setdefault(name, []).append(result)
         for name in sorted(groups):

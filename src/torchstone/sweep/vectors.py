@@ -198,16 +198,6 @@ def _kind_of(value: Value) -> str:
 def _layout_of(spec: TensorSpec) -> str:
     if spec.stride is None:
         return spec.layout
-    if is_contiguous(spec.shape, spec.stride):
+    if spec.is_contiguous:
         return "dense"
     return "expanded" if 0 in spec.stride else "strided"
-
-
-def is_contiguous(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
-    """Whether elements lie row by row without gaps."""
-    expected = 1
-    for size, step in zip(reversed(shape), reversed(stride), strict=True):
-        if size != 1 and step != expected:
-            return False
-        expected *= max(size, 1)
-    return True

@@ -148,7 +148,7 @@ class _Known:
         from torchstone.formula.derive.validate import entry_of_call
 
         known = _Known(formulas, _other_settings(formulas, blueprint), formulas.problems)
-        wrong = judge(formulas, seen, variant, entry_of_call).wrong_costs
+        wrong = judge(formulas, seen, variant, entry_of_call).wrong_but_for_copies
         calls = {one.class_name: one for one in seen}
         for name, contradiction in wrong.items():
             entry = entry_of_call(formulas, calls[name], variant)

@@ -55,3 +55,15 @@ def test_a_run_that_only_accepts_calls_never_reads_as_passed(tmp_path: Path) -> 
     assert column(tables["sweep.operators"], "ttnn") == ["accepted"]
     assert not any("passed up to" in note for note in view.notes)
     assert "not that its result is right" in view.notes[-1]
+
+
+def test_the_trend_has_the_most_failures_first_and_leaves_out_what_never_ran(tmp_path: Path) -> None:
+    first = run("1", result("a", op="aten.a"), result("b", op="aten.b"))
+    second = run("2", result("a", op="aten.a"), result("b", Outcome.WRONG, op="aten.b"))
+    skipped = run(
+        "3", result("c", Outcome.NOT_RUN, op="aten.c"), result("d", Outcome.ACCEPTED, op="aten.d"), backend="x"
+    )
+    trend = view_of(tmp_path, first, second, skipped)["sweep.trend_op"]
+
+    assert column(trend, "op") == ["aten.b", "aten.a", "aten.d"]
+    assert column(trend, "2") == [1, 0, None]

@@ -8,7 +8,7 @@ from operator import index
 from pathlib import Path
 from typing import Literal, TypedDict, overload
 
-from torchstone.errors import FormulaError, OutsideDomainError
+from torchstone.errors import FormulaError, OutsideDomainError, ZeroDivisorError
 from torchstone.formula.database.files import (
     DATABASE_FILE,
     Formulas,
@@ -89,11 +89,17 @@ class Computation:
         values = complete(entry, self.quantity, given)
         for condition in domain_of(entry):
             needed = free_parameters(condition)
-            if set(needed) <= values.keys() and evaluate(condition, values, budget=self._budget) == 0:
+            if set(needed) <= values.keys() and not self._holds(condition, values):
                 point = ", ".join(f"{name}={values[name]}" for name in needed)
                 msg = f"{name_of(entry)} holds only where {show(condition, plain=True)}, not at {point}"
                 raise OutsideDomainError(msg)
         return values
+
+    def _holds(self, condition: Expression, values: Mapping[str, Value]) -> bool:
+        try:
+            return evaluate(condition, values, budget=self._budget) != 0
+        except ZeroDivisorError:  # a size of 0 that another is a multiple of
+            return False
 
     def of_tree(self, entry: FormulaEntry, tree: Expression, values: Mapping[str, Value]) -> Value:
         """The value of a piece of an entry's template."""

@@ -129,7 +129,8 @@ _USUAL_SWITCHES = {  # as the constructors have them; Linear mostly stands witho
     "RMSNorm": {"elementwise_affine": "1"},
     "Conv1d": {"bias": "1"},
     "Conv2d": {"bias": "1"},
-    "MultiheadAttention": {"need_weights": "1"},
+    "BatchNorm2d": {"affine": "1", "track_running_stats": "1"},
+    "MultiheadAttention": {"need_weights": "1", "bias": "1"},
 }
 _LIBRARIES = ("torch", "transformers")
 

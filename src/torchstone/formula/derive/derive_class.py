@@ -39,11 +39,12 @@ from torchstone.formula.derive.observe import (
     merged,
 )
 from torchstone.formula.derive.op_forms import Fitter, Price, RefusedError, op_forms
-from torchstone.formula.derive.parameter_binding import DTYPE_BYTES
+from torchstone.formula.derive.parameter_binding import CONFIGURED, DTYPE_BYTES
 from torchstone.formula.derive.peak_activation import MemorySample, peak_sums
 from torchstone.formula.language.evaluate import evaluate as evaluate_expression
 from torchstone.formula.language.expression import free_parameters
 from torchstone.formula.language.parse import parse
+from torchstone.record.op import OpSignature
 
 _QUANTITIES = ("flops", "reads", "writes")
 _FEWEST_FITTED = 3
@@ -79,10 +80,19 @@ def derive(
             continue
         try:
             inner = {} if flat else {**known, **found}
-            found[name] = _derive_one(name, grouped[name], inner, configured, price)
+            found[name] = _derive_one(name, _contiguous(grouped[name]), inner, configured, price)
         except RefusedError as reason:
             refused[name] = Refused(class_name=name, reason=str(reason))
     return found, refused
+
+
+def _contiguous(calls: Sequence[Observation]) -> Sequence[Observation]:
+    """The calls with contiguous inputs, of a class whose sizes are those of its input; all where there are none.
+
+    A strided input may cost a copy; its strides are no parameters.
+    """
+    plain = [seen for seen in calls if not seen.strided and seen.parameters.rule != CONFIGURED]
+    return plain or calls
 
 
 def reproduces(derived: Derived, seen: Observation, known: Mapping[str, Derived]) -> bool:
@@ -224,8 +234,8 @@ class _Derivation:
         return [seen for paths in cases.values() for seen in max(paths.values(), key=len)]
 
     def _path_key(self, seen: Observation) -> Hashable:
-        """Equal for calls that line up: the same ops with as many numbers, inner calls and coordinates."""
-        ops = tuple((op.signature.op, len(op.numbers)) for op in seen.ops)
+        """Equal for calls that line up: the same ops with as many numbers and equal words, inner calls, coordinates."""
+        ops = tuple((op.signature.op, len(op.numbers), *_words(op.signature)) for op in seen.ops)
         return ops, tuple(run.key for run in self._runs(seen)), tuple(seen.point)
 
     def _runs(self, seen: Observation) -> list["_Run"]:
@@ -527,6 +537,11 @@ def attribute_name(outer: str, inner: str) -> str:
     """How a module calls one inside it: q_proj, layers, encoder.layers."""
     inside = inner.removeprefix(f"{outer}.") if outer else inner
     return ".".join(part for part in inside.split(".") if not part.isdigit())
+
+
+def _words(signature: OpSignature) -> Iterator[str]:
+    """The arguments that are text, which a price may read: the kind of a gelu."""
+    return (one.value for one in signature.arguments if isinstance(one.value, str))
 
 
 def _same_stack(one: Child, other: Child) -> bool:

@@ -243,7 +243,10 @@ class _Attempt:
         entry = self.library.entries.get(self.root)
         calls = [one for one in given if one.class_name == self.root]
         formulas = formulas_of(self.library.entries.values())
-        return entry is not None and (not calls or bool(judge(formulas, calls, entry.variant).checked))
+        if entry is None or not calls:
+            return entry is not None
+        verdict = judge(formulas, calls, entry.variant)
+        return bool(verdict.checked) and not verdict.wrong_costs
 
     def begins_to_be_wrong(self, length: str) -> int | None:
         """The shortest length at which the formula of the whole model is wrong, where it is right below it only."""

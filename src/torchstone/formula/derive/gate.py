@@ -31,6 +31,7 @@ class Contradiction:
     quantity: Quantity | None  # None: the formula cannot be evaluated
     sizes: Mapping[str, int]  # of the call
     text: str  # one clause: what the formula gives, and what was measured
+    strided: bool = False  # an input of the call is not contiguous in memory
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,6 +50,21 @@ class Verdict:
             if one.quantity not in _OPTIONAL:
                 found.setdefault(one.class_name, one)
         return found
+
+    @property
+    def wrong_but_for_copies(self) -> dict[str, Contradiction]:
+        """As `wrong_costs`, without calls that differ by the layout of an input.
+
+        These are calls of torch.nn, whose formulas are for contiguous inputs, and of classes that agree elsewhere.
+        """
+        return {
+            one.class_name: one
+            for one in reversed(self.contradictions)
+            if one.quantity not in _OPTIONAL and not (one.strided and self._holds_elsewhere(one.class_name))
+        }
+
+    def _holds_elsewhere(self, class_name: str) -> bool:
+        return class_name in self.checked or class_name.startswith("torch.nn.")
 
     @property
     def wrong_extras(self) -> dict[str, set[Quantity]]:
@@ -86,7 +102,7 @@ def judge(
 ) -> Verdict:
     """Evaluate the stored entry of every call, and compare all its quantities; a call outside the domain is skipped."""
     verdict = Verdict()
-    seen_before: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
+    seen_before: set[tuple[object, ...]] = set()
     for seen in observations:
         entry = choose(formulas, seen, variant)
         if entry is None or seen.unpriced:
@@ -95,7 +111,8 @@ def judge(
             values = parameters_for(entry, seen)
         except FormulaError:  # the call does not tell a parameter: there is nothing to compare
             continue
-        key = (seen.class_name, tuple(values.items()))
+        # Equal sizes may cost differently: the layout of an input is not a parameter.
+        key = (seen.class_name, tuple(values.items()), seen.whole, seen.weight_bytes)
         if key in seen_before:
             continue
         seen_before.add(key)
@@ -124,7 +141,13 @@ def _contradictions(
             return
         if given != measured:
             text = f"at {at} it gives {shown(given)} {quantity}, but {measured:,} were measured"
-            yield Contradiction(class_name=seen.class_name, quantity=quantity, sizes=seen.parameters.sizes, text=text)
+            yield Contradiction(
+                class_name=seen.class_name,
+                quantity=quantity,
+                sizes=seen.parameters.sizes,
+                text=text,
+                strided=seen.strided,
+            )
 
 
 # --- A condition that separates wrong points from right ones: the code path that the fit has not seen ---

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+import msgspec
+
 from torchstone.errors import InputError
 from torchstone.formula.database.files import short_name
 from torchstone.formula.derive.code_paths import Derived, Refused
@@ -60,6 +62,10 @@ class Library:
             announce(f"torch.nn.{name}")
             samples.extend(sample_module(name, bench))
         self.add(samples, bench, Coordinates(), Origin(assumptions=ASSUMPTIONS))
+        for path, entry in self.entries.items():
+            recipe = RECIPES.get(short_name(path)) if path.startswith(_TORCH) else None
+            if recipe is not None:
+                self.entries[path] = msgspec.structs.replace(entry, settings=dict(recipe.settings))
 
     def add_model(self, model_type: str, bench: Bench, announce: Announce, options: Options | None = None) -> None:
         """All classes of a transformers model type."""

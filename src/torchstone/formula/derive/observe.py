@@ -1,7 +1,7 @@
 """Observations of module calls: their parameters, ops and costs, and the activation memory live at each op."""
 
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import groupby
@@ -319,6 +319,8 @@ class Observation:
     unpriced: set[str] = field(default_factory=set)  # ops without a price, also inside
     own_tensors: tuple[TensorSpec, ...] = ()  # its own parameters and buffers
     weight_bytes: int = 0  # parameters and buffers of the module and everything inside, each storage once
+    attributes: Mapping[str, Value] = field(default_factory=dict)  # of the module: scalars that configure it
+    strided: bool = False  # an argument has gaps or another order in memory, which may cost a copy
     find_moments: Callable[[], dict[Place, Moment]] | None = None  # computed on first use: not every call needs it
     _moments: dict[Place, Moment] | None = None
 
@@ -348,6 +350,8 @@ def observe(sample: Sample) -> list[Observation]:
             guard=sample.guard,
             own_tensors=tensors[call.module][0],
             weight_bytes=tensors[call.module][1],
+            attributes=dict(trace.modules[call.module].attributes),
+            strided=any(not spec.is_contiguous and 0 not in (spec.stride or ()) for spec in _tensors_given(call)),
             find_moments=None
             if sample.lifetimes is None
             else partial(peak_per_place, trace, sample.lifetimes, call.index),
@@ -364,6 +368,10 @@ def observe(sample: Sample) -> list[Observation]:
             _add_op(seen[row], ops[key], sample.table.signatures[signature])
     _roll_up(seen, trace.module_calls.parents)
     return seen
+
+
+def _tensors_given(call: ModuleCall) -> Iterator[TensorSpec]:
+    return (spec for argument in call.signature.arguments for spec in tensors_in(argument.value))
 
 
 def _roll_up(seen: list[Observation], parents: Sequence[int]) -> None:

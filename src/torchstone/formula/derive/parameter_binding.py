@@ -20,6 +20,8 @@ _PICTURE, _VIDEO = 4, 5
 _WORDS = "input_ids"
 _SEQUENCES = 3
 _MATRIX = 2
+_QUERY_KEY_VALUE = 3
+_GELU = 2  # as TransformerEncoderLayer numbers activations; 0 is any other function
 _BITS = 8
 _UNBOUND = (AssertionError, ValueError, KeyError, TypeError, IndexError, ZeroDivisionError)
 
@@ -32,6 +34,7 @@ class CallParameters(Record, frozen=True, kw_only=True):
         str, bool
     ] = {}  # switches: attributes, arguments and parts that are present or not, and may select a code path
     dtype_bytes: int = 4
+    mixed: bool = False  # floating-point arguments and parameters have elements of different sizes
     rule: str = ""  # the rule by which the parameters were bound
     flat: tuple[int, ...] = ()  # leading sizes of the input that count only by their product
 
@@ -65,17 +68,19 @@ def bind_parameters(
         sizes=sizes,
         facts=_facts(trace, call),
         dtype_bytes=_dtype_bytes(trace, module, call),
+        mixed=len(_floating_bits(trace, module, call)) > 1,
         rule=name,
         flat=_flat(name, sizes, call),
     )
 
 
 def _flat(rule: str, sizes: Mapping[str, int], call: ModuleCall) -> tuple[int, ...]:
-    """The leading sizes whose product is the first parameter of the rule."""
+    """The leading sizes whose product is the first parameter of the rule: all of them, those of 1 included."""
     if rule not in _FLATTENED:
         return ()
     shape, count = _given(call).shape, next(iter(sizes.values()))
-    return next((shape[:end] for end in range(len(shape) + 1) if prod(shape[:end]) == count), ())
+    longest = len(shape) - (1 if "hidden_size" in sizes else 0)  # a norm keeps what it is over, also a width of 1
+    return next((shape[:end] for end in range(longest, -1, -1) if prod(shape[:end]) == count), ())
 
 
 def _rule_of(trace: Trace, index: int) -> tuple[str, Rule | None]:
@@ -149,8 +154,29 @@ def _facts(trace: Trace, call: ModuleCall) -> dict[str, bool]:
     weights = {name: _given_as(call, name) is not False for name in _YES_BY_DEFAULT if f"has_{name}" in given}
     if short_class(module) == "MultiheadAttention":
         weights.setdefault("need_weights", True)
+    optional |= _facts_of_class(trace, module, call)
     own = {**parts, **given, **switches, **optional, **weights}
     return {**own, **{name: value for name, value in _switches_inside(trace, call.module) if name not in own}}
+
+
+def _facts_of_class(trace: Trace, module: Module, call: ModuleCall) -> dict[str, bool]:
+    """Switches that classes of torch.nn do not keep as attributes."""
+    attributes = dict(module.attributes)
+    names = [parameter.name for parameter in module.parameters]
+    match short_class(module):
+        case "MultiheadAttention":
+            return {
+                "bias": "in_proj_bias" in names,
+                "self_attention": len(set(call.inputs[:_QUERY_KEY_VALUE])) == 1,
+            }
+        case "TransformerEncoderLayer":
+            inside = [one.name for child in trace.children(call.module) for one in trace.modules[child].parameters]
+            activation = attributes.get("activation_relu_or_gelu")
+            return {"bias": "bias" in inside, "gelu": activation == _GELU, "relu_or_gelu": activation != 0}
+        case "GELU":
+            return {"tanh": attributes.get("approximate") == "tanh"}
+        case _:
+            return {}
 
 
 def _switches_inside(trace: Trace, module: int) -> Iterator[tuple[str, bool]]:
@@ -182,7 +208,13 @@ def _dtype_bytes(trace: Trace, module: Module, call: ModuleCall) -> int:
         bits = element_bits(spec.dtype)
         if spec.dtype.startswith(("float", "bfloat")) and bits:
             return bits // _BITS
-    return 0  # no floating-point tensor: nothing in the formula depends on it
+    return next((bits // _BITS for spec in passed if (bits := element_bits(spec.dtype))), 0)
+
+
+def _floating_bits(trace: Trace, module: Module, call: ModuleCall) -> set[int | None]:
+    own = [trace.tensors[parameter.tensor].spec for parameter in module.parameters]
+    passed = [spec for argument in call.signature.arguments for spec in tensors_in(argument.value)]
+    return {element_bits(one.dtype) for one in (*own, *passed) if one.dtype.startswith(("float", "bfloat"))}
 
 
 # --- Rules per class ---
@@ -225,6 +257,7 @@ def _conv1d_of_gpt(_trace: Trace, module: Module, call: ModuleCall) -> dict[str,
 def _embedding(_trace: Trace, module: Module, call: ModuleCall) -> dict[str, int]:
     attributes = dict(module.attributes)
     given = _given(call)
+    assert given.dtype == "int64"  # noqa: S101 - the formula counts eight bytes for each token
     strides = given.stride or (1,) * len(given.shape)
     return {
         "tokens": given.elements,

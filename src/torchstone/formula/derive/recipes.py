@@ -191,28 +191,32 @@ def prepare(make: Make, sizes: Sequence[str], bench: Bench) -> Subject:
     """Find the multiples and boundaries of a recipe; raises RefusedError where nothing builds it."""
     subject = Subject(make=make, sizes=tuple(sizes), bench=bench)
     _find_multiples(subject)
-    points = [subject.placed(_primes(subject.sizes, number)) for number in range(_SYMBOLIC_POINTS)]
+    points = [subject.placed(_primes(subject, number)) for number in range(_SYMBOLIC_POINTS)]
     distinct = [point for point in points if len(set(point.values())) == len(point)]
     if distinct:
         subject.boundaries = find_boundaries(subject.make, distinct, subject.placed)
     return subject
 
 
-def _primes(names: Sequence[str], number: int) -> dict[str, int]:
-    """Different primes for different sizes, so that a size is recognized by its value; few layers."""
-    values = {}
-    for place, name in enumerate(names):
+def _primes(subject: Subject, number: int) -> dict[str, int]:
+    """Different primes for different sizes, so that a size is recognized by its value; few layers.
+
+    The smallest are for sizes that are multiplied: 149 heads of 79 would need gigabytes of weights.
+    """
+    multiplied = {name: None for one in subject.multiples if one.of for name in (one.of, one.size)}
+    values = dict.fromkeys(subject.sizes, 0)
+    for place, name in enumerate(dict.fromkeys((*multiplied, *subject.sizes))):
         level = scattered(place, number, _PRIME_LEVELS)
         few = _FEW[level % len(_FEW)]
         values[name] = few if _is_count(name) else nth_prime(place * _PRIME_LEVELS + level, smallest=_SMALLEST)
     return values
 
 
-def _even_and_odd(names: Sequence[str], number: int) -> dict[str, int]:
+def _even_and_odd(subject: Subject, number: int) -> dict[str, int]:
     """Primes, half of them raised by 1: at odd sizes alone, a rounded half is the same as a fraction."""
-    values = _primes(names, number)
+    values = _primes(subject, number)
     return {
-        name: value + (0 if _is_count(name) else scattered(place + len(names), number, 2))
+        name: value + (0 if _is_count(name) else scattered(place + len(values), number, 2))
         for place, (name, value) in enumerate(values.items())
     }
 
@@ -224,12 +228,12 @@ def _is_count(name: str) -> bool:
 
 def _find_multiples(subject: Subject) -> None:
     """The fewest multiples with which the module can be built and run at generic sizes."""
-    points = [_primes(subject.sizes, number) for number in (0, 3)]
     problem = ""
     first: ModelError | None = None
     for multiples in _candidates(subject.sizes):
         subject.multiples = multiples
-        if all(subject.measure(subject.placed(point), held_out=False) is not None for point in points):
+        points = (subject.placed(_primes(subject, number)) for number in (0, 3))
+        if all(subject.measure(point, held_out=False) is not None for point in points):
             return
         problem, first = problem or subject.problem, first or subject.error
     if first is not None:
@@ -263,7 +267,7 @@ def training_points(subject: Subject, constants: Iterable[int], seed: int) -> li
     compared = {name for form in subject.boundaries.conditions for name in form.unknowns}
     kept: dict[tuple[int, ...], list[dict[str, int]]] = {}
     for number in range(_GENERIC):
-        _keep(subject, kept, subject.placed(_even_and_odd(subject.sizes, number)))
+        _keep(subject, kept, subject.placed(_even_and_odd(subject, number)))
     for number in range(_TRIES if subject.boundaries.conditions else 0):
         values = {name: _drawn(random, name, near if name in compared else ()) for name in subject.sizes}
         _keep(subject, kept, subject.placed(values), compared if number < _TRIES // 2 else ())
@@ -304,7 +308,7 @@ def _keep(
 def _edges(subject: Subject) -> Iterator[tuple[dict[str, int], bool, str]]:
     """A batch of 1 is a code path of its own; for other sizes, 1 may be outside the domain."""
     for number in range(_OF_ONE):
-        base = _primes(subject.sizes, number + 11)
+        base = _primes(subject, number + 11)
         if BATCH in subject.sizes:
             yield subject.placed({**base, BATCH: 1}), number == _OF_ONE - 1, ""
         if number == 0:

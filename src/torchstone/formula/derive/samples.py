@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import product
+from itertools import combinations, product
 from random import Random
 from typing import Any
 
@@ -28,6 +28,7 @@ from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.pretrained import Blueprint, build, model_class_for, quiet_and_offline
 from torchstone.models.tiny import tiny_config
 from torchstone.record.cost import CostTable
+from torchstone.record.formula import Setting
 from torchstone.record.trace import Trace
 
 # --- Classes of torch.nn, each built alone ---
@@ -49,10 +50,18 @@ class Recipe:
     given: Callable[[Values], torch.Tensor]
     switches: Mapping[str, tuple[bool, ...]] = field(default_factory=dict)
     times: int = 1  # how often the only input is passed
+    more: Callable[[Mapping[str, bool]], tuple[object, ...]] = lambda _: ()  # arguments after it, by the switches
+    ones: tuple[str, ...] = ()  # sizes of which 1 takes another code path, also together
+    settings: Mapping[str, Setting] = field(default_factory=dict)  # attributes and facts that all samples share
 
     def points(self) -> list[Point]:
-        """Points at coprime sizes."""
-        return [Point(self._values(number), number >= _FITTED) for number in range(_FITTED + _HELD_OUT)]
+        """Points at coprime sizes, and as many with each choice of `ones`."""
+        return [
+            Point({**self._values(number), **dict.fromkeys(few, 1)}, number >= _FITTED)
+            for length in range(len(self.ones) + 1)
+            for few in combinations(self.ones, length)
+            for number in range(_FITTED + _HELD_OUT)
+        ]
 
     def random_points(self, numbers: Random, count: int) -> list[Point]:
         """Points anywhere in the range, for a check that no fit has seen."""
@@ -60,15 +69,15 @@ class Recipe:
 
     def _random(self, name: str, numbers: Random) -> int:
         few = _FEW.get(name)
+        if name in self.ones and numbers.random() < _SHARE_OF_ONES:
+            return 1
         return numbers.choice(few) if few else numbers.randint(1 if name in ("n", "batch") else 12, 60)
 
     def choices(self) -> list[dict[str, bool]]:
         """All combinations of switches."""
         return [dict(zip(self.switches, each, strict=True)) for each in product(*self.switches.values())]
 
-    def make(
-        self, values: Values, choice: Mapping[str, bool], dtype: str
-    ) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    def make(self, values: Values, choice: Mapping[str, bool], dtype: str) -> tuple[nn.Module, tuple[object, ...]]:
         """The module on meta, and the arguments of a call."""
         with torch.device("meta"):
             module = self.build(values, **choice).to(getattr(torch, dtype)).eval()
@@ -76,7 +85,7 @@ class Recipe:
             given = self.given(values)
         if given.is_floating_point():
             given = given.to(getattr(torch, dtype))
-        return module, (given,) * self.times
+        return module, ((given,) * self.times + self.more(choice))
 
     def _values(self, number: int) -> dict[str, int]:
         values = {}
@@ -95,6 +104,7 @@ _FEW = {
     "repeats": (1, 2, 3), "heads": (7, 8, 11, 4, 13, 16, 5, 14),
 }  # fmt: skip
 _YES_AND_NO = (True, False)
+_SHARE_OF_ONES = 0.25
 
 
 def _floats(*names: str) -> Callable[[Values], torch.Tensor]:
@@ -127,6 +137,20 @@ def _sequence(width: str) -> Callable[[Values], torch.Tensor]:
     return lambda values: torch.zeros((values["batch"], values["length"], values["heads"] * values[width]))
 
 
+def _attention(values: Values, *, batch_first: bool, bias: bool, need_weights: bool) -> nn.Module:
+    del need_weights  # an argument of the call
+    heads = values["heads"]
+    return nn.MultiheadAttention(heads * values["head"], heads, bias=bias, batch_first=batch_first)
+
+
+def _encoder_layer(values: Values, *, norm_first: bool, batch_first: bool, gelu: bool) -> nn.Module:
+    heads = values["heads"]
+    activation = "gelu" if gelu else "relu"
+    return nn.TransformerEncoderLayer(
+        heads * values["head"], heads, values["inner"], 0.1, activation, batch_first=batch_first, norm_first=norm_first
+    )
+
+
 def _plain(name: str, _values: Values) -> nn.Module:
     module: nn.Module = getattr(nn, name)()
     return module
@@ -144,6 +168,7 @@ RECIPES: Mapping[str, Recipe] = {
         sizes=("n", "rows", "width", "repeats"),
         build=lambda values: nn.Embedding(values["rows"], values["width"]),
         given=lambda values: torch.zeros((values["n"],), dtype=torch.int64).expand(values["repeats"], values["n"]),
+        settings={"max_norm": None},
     ),
     "LayerNorm": Recipe(
         sizes=("n", "width"),
@@ -160,35 +185,65 @@ RECIPES: Mapping[str, Recipe] = {
         switches={"elementwise_affine": _YES_AND_NO},
     ),
     "Conv1d": Recipe(
-        sizes=(*_CONVOLVED, "length"), build=_conv1d, given=_picture("length"), switches={"bias": _YES_AND_NO}
+        sizes=(*_CONVOLVED, "length"),
+        build=_conv1d,
+        given=_picture("length"),
+        switches={"bias": _YES_AND_NO},
+        settings={"padding_mode": "zeros"},
     ),
     "Conv2d": Recipe(
         sizes=(*_CONVOLVED, "height", "width", "kernel_w", "stride_w", "padding_w", "dilation_w"),
         build=_conv2d,
         given=_picture("height", "width"),
         switches={"bias": _YES_AND_NO},
+        settings={"padding_mode": "zeros"},
     ),
     "BatchNorm2d": Recipe(
         sizes=("batch", "channels", "height", "width"),
-        build=lambda values: nn.BatchNorm2d(values["channels"]),
+        build=lambda values, affine, track_running_stats: nn.BatchNorm2d(
+            values["channels"], affine=affine, track_running_stats=track_running_stats
+        ),
         given=_floats("batch", "channels", "height", "width"),
+        switches={"affine": _YES_AND_NO, "track_running_stats": _YES_AND_NO},
     ),
     "MultiheadAttention": Recipe(
         sizes=("batch", "length", "heads", "head"),
-        build=lambda values: nn.MultiheadAttention(values["heads"] * values["head"], values["heads"], batch_first=True),
+        build=_attention,
         given=_sequence("head"),
+        switches={"need_weights": _YES_AND_NO, "batch_first": _YES_AND_NO, "bias": _YES_AND_NO},
         times=3,
+        more=lambda choice: (None, choice["need_weights"]),
+        ones=("batch", "length", "heads"),
+        settings={
+            "self_attention": True,
+            "bias_k": None,
+            "add_zero_attn": False,
+            "has_attn_mask": False,
+            "has_key_padding_mask": False,
+        },
     ),
     "TransformerEncoderLayer": Recipe(
         sizes=("batch", "length", "heads", "head", "inner"),
-        build=lambda values: nn.TransformerEncoderLayer(
-            values["heads"] * values["head"], values["heads"], values["inner"], batch_first=True
-        ),
+        build=_encoder_layer,
         given=_sequence("head"),
+        switches={"norm_first": _YES_AND_NO, "batch_first": _YES_AND_NO, "gelu": _YES_AND_NO},
+        ones=("batch", "length"),
+        settings={
+            "bias": True,
+            "relu_or_gelu": True,
+            "has_src_mask": False,
+            "has_src_key_padding_mask": False,
+        },
+    ),
+    "GELU": Recipe(
+        sizes=("n",),
+        build=lambda _values, tanh: nn.GELU(approximate="tanh" if tanh else "none"),
+        given=_floats("n"),
+        switches={"tanh": _YES_AND_NO},
     ),
     **{
         name: Recipe(sizes=("n",), build=partial(_plain, name), given=_floats("n"))
-        for name in ("ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "Dropout", "Identity")
+        for name in ("ReLU", "SiLU", "Tanh", "Sigmoid", "Dropout", "Identity")
     },
 }
 

@@ -9,13 +9,14 @@ from torchstone.formula.database.compute import Computation, compute, given_valu
 from torchstone.formula.database.files import Formulas, key_of, with_variant
 from torchstone.formula.database.templates import parsed
 from torchstone.formula.derive.observe import NO_COST, Cost, Observation
-from torchstone.formula.derive.parameter_binding import CACHES
+from torchstone.formula.derive.parameter_binding import CACHES, DTYPE_BYTES
 from torchstone.formula.language.expression import Value
 from torchstone.record.formula import Coverage, FormulaCost, FormulaEntry, FormulaModule, Quantity, Status
 
 # --- The code path of a whole model, and the variant of formulas for it ---
 
 
+_TORCH = "torch.nn."
 BACKWARD = "backward"  # the variant with a backward pass; every class costs more there
 
 
@@ -73,7 +74,7 @@ class Validated:
 def validate(formulas: Formulas, observations: Iterable[Observation], variant: str = "") -> Validated:
     """Compare every call with its formula, exactly: FLOPs, bytes read and written, weights, peak activation bytes."""
     result = Validated()
-    compared: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
+    compared: set[tuple[object, ...]] = set()
     for seen in observations:
         entry = entry_for(formulas, seen.class_name, variant)
         if entry is None and variant:
@@ -84,7 +85,7 @@ def validate(formulas: Formulas, observations: Iterable[Observation], variant: s
         name = with_variant(entry.module_path, entry.variant)
         try:
             values = parameters_for(entry, seen)
-            key = (name, tuple(values.items()))
+            key = (name, tuple(values.items()), seen.whole, seen.weight_bytes)
             if key in compared:
                 continue
             compared.add(key)
@@ -109,12 +110,27 @@ def parameters_for(entry: FormulaEntry, seen: Observation) -> dict[str, int]:
 
     Raises FormulaError for one that has no default: 0 would be a guess.
     """
+    other = next((name for name in entry.settings if _is_other(entry, seen, name)), None)
+    if other is not None:
+        msg = f"its formula is for {other}={entry.settings[other]}, which this call does not have"
+        raise FormulaError(msg)
+    if seen.parameters.mixed and entry.module_path.startswith(_TORCH) and DTYPE_BYTES in entry.all_parameters:
+        msg = "its tensors have elements of different sizes, and its formula is for one element type"
+        raise FormulaError(msg)
     unknown = [name for name in entry.all_parameters if not seen.parameters.knows(name)]
     missing = [name for name in unknown if name not in entry.defaults]
     if missing:
         msg = f"a call of it does not tell {', '.join(missing)}"
         raise FormulaError(msg)
     return {name: seen.parameters.value(name) for name in entry.all_parameters if name not in unknown}
+
+
+def _is_other(entry: FormulaEntry, seen: Observation, name: str) -> bool:
+    """Whether a module of torch.nn was built or called with another setting than the formula has."""
+    if not entry.module_path.startswith(_TORCH):
+        return False  # settings of a whole configuration, which is compared as one
+    value = seen.attributes[name] if name in seen.attributes else seen.parameters.facts.get(name, False)
+    return value != entry.settings[name]
 
 
 def computed_cost(formulas: Formulas, entry: FormulaEntry, values: Mapping[str, int]) -> dict[Quantity, Value]:
@@ -173,6 +189,7 @@ def _term(formulas: Formulas, entry: FormulaEntry, values: Mapping[str, int], se
 # --- A whole model: each module by its formula, beside its traced cost ---
 
 
+_COPIED = "an input is not contiguous in memory and is copied; its formula is for contiguous inputs"
 _UNKNOWN = "no formula is known for the class"
 
 
@@ -245,7 +262,8 @@ class _Evaluation:
             start = perf_counter()
             self._known[key] = self._computed(entry, values)
             self.elapsed_s += perf_counter() - start
-        return self._known[key]
+        found = self._known[key]
+        return _COPIED if seen.strided and isinstance(found, Cost) and found != seen.whole else found
 
     def _computed(self, entry: FormulaEntry, values: Mapping[str, int]) -> Cost | str:
         try:

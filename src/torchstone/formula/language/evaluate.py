@@ -7,7 +7,7 @@ from math import ceil, floor
 from math import log2 as nearest_log2
 from typing import Any
 
-from torchstone.errors import FormulaError
+from torchstone.errors import FormulaError, ZeroDivisorError
 from torchstone.formula.language.expression import (
     Binary,
     Call,
@@ -100,7 +100,7 @@ def _short(number: int) -> str:
 def _refuse_zero(divisor: Value, operator: str) -> None:
     if divisor == 0:
         msg = f"division by zero in {operator}"
-        raise FormulaError(msg)
+        raise ZeroDivisorError(msg)
 
 
 OPERATIONS: Mapping[Operator, Callable[[Value, Value], Value]] = {

@@ -170,11 +170,12 @@ def _flaky(history: SweepHistory) -> Table:
 
 
 def _trend(history: SweepHistory, *, by: str, title: str) -> Table:
-    """One row for each name and backend, one column of failures for each of the newest runs."""
+    """One row for each name and backend, most failures last time first; a column for each of the newest runs."""
     points = trend_of(history, by=by)
     shown = history.runs[-_TREND_RUNS:]
-    names = sorted({(point.name, point.backend) for point in points})
     failed = {(point.name, point.backend, point.run): point.failed for point in points}
+    latest = {(point.name, point.backend): point.failed for point in points}
+    names = sorted(latest, key=lambda name: (-latest[name], name))
     columns = [
         Column(name=by, title=by.capitalize(), values=[name for name, _ in names], shown=Shown.TEXT),
         Column(name="backend", title="Backend", values=[backend for _, backend in names], shown=Shown.TEXT),
