@@ -130,7 +130,7 @@ def test_a_file_outside_the_folder_is_neither_run_nor_sent(folder: Path, tmp_pat
         (folder / "repros" / "001_aten_mm_default.py").symlink_to(outside / "secret.py")
     save(folder / "check.json", result)
 
-    with pytest.raises(InputError, match="is outside|not a file below the folder"):
+    with pytest.raises(InputError, match=r"is outside|not a file below the folder"):
         write_bundle(folder, "1", None, deadline_s=PATIENCE_S)
     assert not (outside / "ran").exists()
     assert not (folder / "bundles" / "finding_001.zip").exists()
