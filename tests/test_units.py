@@ -25,7 +25,7 @@ def test_counts_are_shown_in_decimal_units(count: int, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0.0, "0.00 µs"), (2.5e-6, "2.50 µs"), (0.0123, "12.3 ms"), (0.5, "500 ms"), (1.0, "1.00 s"),
+    [(0.0, "0.00 µs"), (2.5e-9, "2.50 ns"), (2.5e-6, "2.50 µs"), (0.0123, "12.3 ms"), (0.5, "500 ms"), (1.0, "1.00 s"),
      (90.0, "90.0 s")],
 )  # fmt: skip
 def test_seconds_are_shown_in_a_unit_that_fits(seconds: float, shown: str) -> None:

@@ -36,6 +36,8 @@ def show_seconds(seconds: float) -> str:
         return f"{_three_digits(seconds)} s"
     if seconds >= 1e-3:  # noqa: PLR2004 - a millisecond
         return f"{_three_digits(seconds * 1e3)} ms"
+    if 0 < seconds < 1e-8:  # noqa: PLR2004 - less than three digits of a microsecond
+        return f"{_three_digits(seconds * 1e9)} ns"
     return f"{_three_digits(seconds * 1e6)} µs"
 
 

@@ -1,6 +1,7 @@
 import json
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,7 @@ def test_a_database_of_an_older_generation_is_read(real_report: Path, tmp_path: 
     """Without ranks, captured graphs, lifetimes and chunks, as ttnn-visualizer's first schema was."""
     path = tmp_path / "db.sqlite"
     shutil.copy(real_report / "db.sqlite", path)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         for table in ("captured_graph", "tensor_lifetime", "buffer_chunks", "tensor_consumers", "tensor_producers"):
             connection.execute(f"DROP TABLE {table}")
         for table in ("operations", "buffers", "tensors", "input_tensors", "output_tensors", "stack_traces", "devices"):

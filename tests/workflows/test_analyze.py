@@ -103,6 +103,56 @@ def test_what_fails_is_said_first_and_does_not_stop_the_rest(net: Path, tmp_path
     assert stages["operators"].state is StageState.DONE
 
 
+BROKEN = """
+import torch
+from torch import nn
+
+def load_model():
+    return nn.Sequential(nn.Linear(8, 8), nn.Linear(4, 4))
+
+def get_inputs():
+    return (torch.ones(2, 8),)
+"""
+
+
+def test_nothing_is_judged_from_a_forward_pass_that_ends_early(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken.py").write_text(BROKEN, encoding="utf-8")
+    model = f"{tmp_path / 'broken.py'}::load_model"
+    assert run(["analyze", model, "--hardware", "n150", "--dir", str(tmp_path / "out")]) == EXIT_FINDINGS
+
+    found = codec.load(tmp_path / "out" / ANALYSIS_FILE, Analysis)
+    stages = _stages(found)
+    assert found.headline == "It fails in eager."
+    assert stages["cost"].answers[0].startswith("Up to the failure: ")
+    others = [one for one in found.stages if one.name not in ("structure", "cost")]
+    assert {one.state for one in others} == {StageState.SKIPPED}
+    assert len(found.unknown) == len(others)
+    said = capsys.readouterr()
+    assert "unknown: Does it fit on n150, and how fast; Does it run on " in said.out
+    assert f"next: torchstone inspect {tmp_path / 'out'}" in said.out
+    assert f"3 of {len(stages)}: Does it fit on n150, and how fast (about " in said.err
+
+
+def test_an_exception_of_a_library_ends_one_stage_alone(
+    net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> object:
+        msg = "a library\nfails"
+        raise KeyError(msg)
+
+    monkeypatch.setattr("torchstone.workflows.trace_ops.trace_ops", broken)
+    arguments = ["analyze", f"{net / 'net.py'}::load_model", "--backend", "eager", "--quick", "--quiet"]
+    assert run([*arguments, "--dir", str(tmp_path)]) == EXIT_FINDINGS
+
+    stages = _stages(codec.load(tmp_path / ANALYSIS_FILE, Analysis))
+    assert stages["operators"].state is StageState.FAILED
+    assert "KeyError" in stages["operators"].answers[0]
+    assert stages["check eager"].good
+    assert stages["reference"].state is StageState.SKIPPED
+
+
 @pytest.mark.heavy
 def test_a_resumed_analysis_keeps_what_is_there(net: Path, tmp_path: Path) -> None:
     request = AnalyzeRequest(

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -90,7 +91,9 @@ def options_as(record: type, name: str = "options") -> Callable[[F], F]:
 
     Stands below the options in the source, that is, it is applied first.
     """
-    names = tuple(record.__annotations__)
+    # A record of either kind, with the fields of those it extends.
+    own = (vars(one).get("__annotations__", ()) for one in reversed(record.__mro__))
+    names = tuple(dict.fromkeys(chain.from_iterable(own)))
 
     def apply(function: F) -> F:
         @wraps(function)

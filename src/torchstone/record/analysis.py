@@ -5,6 +5,8 @@ from typing import ClassVar
 
 from torchstone.record.base import Document, Record, Schema
 
+UNKNOWN = "Unknown:"  # begins a sentence of an answer that says what is not known
+
 
 class StageState(StrEnum):
     """How a stage of an analysis ended."""
@@ -40,6 +42,21 @@ class Analysis(Document, frozen=True, kw_only=True, omit_defaults=False):
     def bad(self) -> tuple[AnalysisStage, ...]:
         """The stages with something to look at: a failure on a backend, a device that is too small."""
         return tuple(one for one in self.stages if one.good is False or one.state is StageState.FAILED)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """What is not known: questions without an answer, and parts of answers."""
+        found = []
+        for one in self.stages:
+            if one.state is not StageState.DONE:
+                found.append(one.question)
+            found += [text.removeprefix(UNKNOWN).strip() for text in one.answers if text.startswith(UNKNOWN)]
+        return tuple(found)
+
+    @property
+    def next_step(self) -> str:
+        """The command to run next: of what is bad first, else of the last stage that names one."""
+        return next((one.next_step for one in (*self.bad, *reversed(self.stages)) if one.next_step), "")
 
     @property
     def headline(self) -> str:

@@ -7,10 +7,11 @@ from torchstone.report.text import Paint, aligned, plain
 def analysis_text(analysis: Analysis, paint: Paint = plain) -> str:
     """The headline, the answers, and what to do next."""
     rows = [(one.question, word_for(one), answer_text(one)) for one in analysis.stages]
-    steps = [one.next_step for one in (*analysis.bad, *reversed(analysis.stages)) if one.next_step]
     lines = [analysis.headline, "", aligned(rows, header=False, paint=paint)]
-    if steps:
-        lines += ["", f"next: {steps[0]}"]
+    if analysis.unknown:
+        lines += ["", f"unknown: {'; '.join(analysis.unknown)}"]
+    if analysis.next_step:
+        lines += ["", f"next: {analysis.next_step}"]
     return "\n".join(lines)
 
 

@@ -365,6 +365,11 @@ def _time_text(table: CostTable, prediction: Prediction, paint: Paint) -> str:
         *(() if prediction.plan is None else plan_rows(prediction.plan)),
     ]
     rows.extend(("note", note) for note in prediction.notes)
+    from torchstone.report.view.cost import advice
+
+    for one in advice(table):
+        most = "" if one.saves_s is None else f" (saves at most {show_seconds(one.saves_s)})"
+        rows.append(("advice", f"{one.text}{most}"))
     return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
 
 

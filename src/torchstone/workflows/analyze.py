@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError, TorchstoneError
 from torchstone.record import codec
-from torchstone.record.analysis import Analysis, AnalysisStage, StageState
+from torchstone.record.analysis import UNKNOWN, Analysis, AnalysisStage, StageState
 from torchstone.record.check import CheckResult
 from torchstone.record.cost import CostTable
 from torchstone.record.folder_lock import exclusive
@@ -29,6 +29,11 @@ ANALYSIS_FILE = "analysis.json"
 OPS_DATABASE = "ops.db"
 _QUICK_BACKENDS = ("aot_eager",)
 _USUAL_BACKENDS = ("aot_eager", "onnxruntime")
+_CAPTURE = "capture"
+_USUAL_S = {
+    _CAPTURE: 5.0, "structure": 0.1, "cost": 0.2, "fits": 0.2, "check": 7.0, "formula": 4.0, "operators": 2.0,
+    "reference": 6.0,
+}  # fmt: skip
 _MOST_WEIGHTS_BYTES = 4 << 30  # with values: a check holds the model several times
 
 
@@ -58,6 +63,41 @@ class _SkippedError(Exception):
 
 
 @dataclass
+class _Plan:
+    """Which stages an analysis has, which are over, and about how long the others will take."""
+
+    names: tuple[str, ...] = ()
+    over: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    left_out: tuple[str, ...] = ()  # they take no time
+    began_s: float = field(default_factory=perf_counter)
+
+    def end(self, name: str, *, kept: bool = False) -> None:
+        (self.kept if kept else self.over).append(name)
+
+    def line(self, name: str, question: str) -> str:
+        """Which stage begins, and the time left: usual times, scaled by how long the stages so far took."""
+        usual_s = sum(_usual_s(one) for one in self.over if one not in self.left_out)
+        scale = (perf_counter() - self.began_s) / usual_s if usual_s else 1.0
+        gone = {*self.over, *self.kept, *self.left_out}
+        left_s = scale * sum(_usual_s(one) for one in self.names if one not in gone)
+        number = self.names.index(name)  # the capture is the first
+        return f"{number} of {len(self.names) - 1}: {question} (about {max(round(left_s), 1)} s left)"
+
+
+def _usual_s(name: str) -> float:
+    """Seconds of a stage for a small model, by its first word; only their proportions matter."""
+    return _USUAL_S.get(name.partition(" ")[0], 1.0)
+
+
+def _names(request: "AnalyzeRequest", backends: tuple[str, ...]) -> tuple[str, ...]:
+    """The stages in order, the capture first."""
+    devices = [f"fits {one}" for one in request.hardware]
+    checks = [f"check {one}" for one in backends]
+    return (_CAPTURE, "structure", "cost", *devices, *checks, "formula", "operators", "reference")
+
+
+@dataclass
 class _Run:
     """An analysis in progress: each finished stage is on disk before the next one begins."""
 
@@ -69,14 +109,17 @@ class _Run:
     trace: Trace | None = None  # of the module in memory
     kept: dict[str, AnalysisStage] = field(default_factory=dict)
     stages: list[AnalysisStage] = field(default_factory=list)
+    plan: _Plan = field(default_factory=_Plan)
 
     def stage(self, name: str, question: str, work: Callable[[], _Answer]) -> None:
         """Answer one question; what fails is an answer, too."""
         if name in self.kept:
             self.progress.note(f"{name}: kept from the interrupted analysis")
+            self.plan.end(name, kept=True)
             self.stages.append(self.kept[name])
             return
         begun_s = perf_counter()
+        self.progress.note(self.plan.line(name, question))
         try:
             answer = work()
             state = StageState.DONE
@@ -84,6 +127,10 @@ class _Run:
             answer, state = _Answer((str(reason),)), StageState.SKIPPED
         except TorchstoneError as error:
             answer, state = _Answer((str(error),)), StageState.FAILED
+        except Exception as error:  # noqa: BLE001 - a stage runs code of the user, of backends and of libraries
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            answer, state = _Answer((f"internal error: {said}; run this stage alone with --debug",)), StageState.FAILED
+        self.plan.end(name)
         self.stages.append(
             AnalysisStage(
                 name=name, question=question, state=state, answers=answer.sentences, short=answer.short,
@@ -127,18 +174,22 @@ def _analyzed(run: _Run) -> Analysis:
 
 def _answered(run: _Run) -> Analysis:
     trace = _capture(run)
-    run.stage("structure", "What is it made of", lambda: _structure(trace))
+    backends = tuple(_backends(run.request))
+    run.plan.names = _names(run.request, backends)
+    run.plan.left_out = ("formula", "reference") if run.request.quick else ()
+    run.plan.end(_CAPTURE)
+    run.stage("structure", "What is it made of", lambda: _structure(run, trace))
     run.stage("cost", "What does it cost", lambda: _cost(run, trace))
     for device in run.request.hardware:
         run.stage(f"fits {device}", f"Does it fit on {device}, and how fast", partial(_fits, run, trace, device))
-    for place, backend in enumerate(_backends(run.request)):
+    for place, backend in enumerate(backends):
         folder = run.request.folder if place == 0 else run.request.folder / f"check-{backend.replace('/', '_')}"
         run.stage(
             f"check {backend}",
             f"Does it run on {backend}",
             partial(_check, run, trace, backend, folder),
         )
-    run.stage("formula", "What does it cost as a formula", lambda: _formula(run))
+    run.stage("formula", "What does it cost as a formula", lambda: _formula(run, trace))
     run.stage("operators", "Which op calls to keep working", lambda: _operators(run, trace))
     run.stage("reference", "What is the correct output", lambda: _reference(run, trace))
     analysis = run.save(finished=True)
@@ -174,7 +225,7 @@ def _capture(run: _Run) -> Trace:
     return found
 
 
-def _structure(trace: Trace) -> _Answer:
+def _structure(run: _Run, trace: Trace) -> _Answer:
     from torchstone.report.view.overview import overview
 
     totals = overview(trace).totals
@@ -186,8 +237,9 @@ def _structure(trace: Trace) -> _Answer:
         return _Answer((sentence,), short=f"{show_count(totals.parameters)} parameters")
     where = trace.failure.module or "the model itself"
     return _Answer(
-        (f"The forward pass fails in {where}: {trace.failure.error}.", sentence), good=False, short="fails in eager"
-    )
+        (f"The forward pass fails in {where}: {trace.failure.error}.", sentence), good=False, short="fails in eager",
+        next_step=f"torchstone inspect {run.request.folder}",
+    )  # fmt: skip
 
 
 def _cost(run: _Run, trace: Trace) -> _Answer:
@@ -198,14 +250,15 @@ def _cost(run: _Run, trace: Trace) -> _Answer:
     with writing_to(run.request.folder):
         codec.save(run.request.folder / COST_FILE, table)
     totals = table.totals
+    until = "Up to the failure: " if trace.failure is not None else ""
     sentences = [
-        f"{show_count(totals.flops)}FLOPs, {show_bytes(totals.bytes_read + totals.bytes_written)} moved, "
+        f"{until}{show_count(totals.flops)} FLOPs, {show_bytes(totals.bytes_read + totals.bytes_written)} moved, "
         f"{show_bytes(totals.peak_bytes)} at the peak, of which {show_bytes(table.peak.weights_bytes)} are weights."
     ]
     if table.unpriced:
         names = ", ".join(list(table.unpriced)[:3])
-        sentences.append(f"Unknown: {totals.unpriced_calls:,} op calls have no price ({names}).")
-    short = f"{show_count(totals.flops)}FLOPs"
+        sentences.append(f"{UNKNOWN} {totals.unpriced_calls:,} op calls have no price ({names}).")
+    short = f"{show_count(totals.flops)} FLOPs"
     return _Answer(tuple(sentences), short=short, next_step=f"torchstone cost {run.request.folder}")
 
 
@@ -214,6 +267,7 @@ def _fits(run: _Run, trace: Trace, device: str) -> _Answer:
     from torchstone.report.cost_text import needed_memory
     from torchstone.workflows.cost import DEFAULT_PRICING, as_shipped, price_trace
 
+    _require_whole(trace)
     table: CostTable = price_trace(trace, as_shipped(trace, replace(DEFAULT_PRICING, hardware=device)))
     found = table.prediction
     if found is None:
@@ -264,6 +318,13 @@ def _backends(request: AnalyzeRequest) -> Iterator[str]:
             yield name
 
 
+def _require_whole(trace: Trace) -> None:
+    """Nothing is judged from a part: what fits, runs or is correct is only known of a forward pass that ends."""
+    if trace.failure is not None:
+        msg = "the forward pass ends early in eager PyTorch, so this is not known; repair that first"
+        raise _SkippedError(msg)
+
+
 def _require_small(trace: Trace, command: str) -> None:
     from torchstone.report.view.overview import overview
 
@@ -279,6 +340,7 @@ def _check(run: _Run, trace: Trace, backend: str, folder: Path) -> _Answer:
     from torchstone.workflows.check import CheckRequest, check_model, run_requested_check
 
     named = run.request.model
+    _require_whole(trace)
     _require_small(trace, f"torchstone check {named.model} --backend {backend}")
     if run.model is not None:
         result: CheckResult = check_model(run.model, run.inputs, backend, folder)
@@ -296,10 +358,11 @@ def _check(run: _Run, trace: Trace, backend: str, folder: Path) -> _Answer:
     return _Answer(tuple(sentences), good=result.passed, short=short, next_step=step)
 
 
-def _formula(run: _Run) -> _Answer:
+def _formula(run: _Run, trace: Trace) -> _Answer:
     from torchstone.workflows.cost import CostRequest
     from torchstone.workflows.cost_by_formula import FormulaCostRequest, cost_by_formula
 
+    _require_whole(trace)
     if run.model is not None:
         msg = "formulas are derived for models that have a name; see `torchstone formula derive --recipe`"
         raise _SkippedError(msg)
@@ -328,6 +391,7 @@ def _operators(run: _Run, trace: Trace) -> _Answer:
     if run.model is not None:
         msg = "op calls are recorded from models that have a name; see `torchstone trace`"
         raise _SkippedError(msg)
+    _require_whole(trace)
     _require_small(trace, f"torchstone trace {run.request.model.model}")
     database = str(run.request.folder / OPS_DATABASE)
     found = trace_ops(TraceRequest(model=run.request.model, ttnn=False, database=database), run.progress).summary
@@ -342,6 +406,7 @@ def _reference(run: _Run, trace: Trace) -> _Answer:
     from torchstone.workflows.reference import ReferenceRequest, make_reference, write_reference
 
     named, folder = run.request.model, run.request.folder / "reference"
+    _require_whole(trace)
     if run.request.quick:
         msg = f"left out by --quick; run: torchstone reference {named.model} --dir {folder}"
         raise _SkippedError(msg)

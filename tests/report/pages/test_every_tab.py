@@ -35,6 +35,10 @@ from torchstone.report.render import SECTIONS, write_report
 from torchstone.workflows.diff import diff_folders
 
 pytestmark = pytest.mark.browser
+NARROW = 640  # px, as in report.css
+CUT_TITLES = """panel => [...document.querySelectorAll(`${panel} .table-head .table-cell, ${panel} .tree-head span`)]
+    .filter(one => one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0)
+    .map(one => "the title is cut: " + one.textContent)"""
 MOST_BYTES = 6_000_000  # of a page with every tab; four of them are the chart library
 
 
@@ -96,6 +100,8 @@ def test_no_tab_has_a_barrier_an_error_or_a_part_outside(
             found[name] = axe_findings(page, f"#panel-{name}")
             if page.evaluate("document.documentElement.scrollWidth") > width:
                 found[name].append("it is wider than the window")
+            if width > NARROW:
+                found[name] += page.evaluate(CUT_TITLES, f"#panel-{name}")
         assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 

@@ -15,6 +15,7 @@ from torchstone.record.trace import Trace
 from torchstone.report.render import write_report
 from torchstone.report.section import ReportFolder, SectionView, Tone
 from torchstone.report.sections import cost
+from torchstone.report.view.cost import advice
 
 
 def trace_and_costs(*, predicted: bool = True) -> tuple[Trace, CostTable]:
@@ -82,3 +83,19 @@ def test_costs_of_another_capture_are_told_and_not_shown(tmp_path: Path) -> None
 
     assert [*found.cards, *found.tables, *found.module_columns] == []
     assert "was computed from a different capture" in found.notes[0]
+
+
+def test_advice_is_given_with_the_most_that_it_can_save() -> None:
+    _, table = trace_and_costs()
+    found = table.prediction
+    assert found is not None
+
+    given = advice(table)
+
+    assert given
+    assert all(one.saves_s is None or 0 < one.saves_s <= found.total_s for one in given)
+    large = msgspec.structs.replace(found, fits=False, peak_bytes=5 * found.hardware.memory_bytes // 2)
+    first = advice(msgspec.structs.replace(table, prediction=large))[0]
+    assert first.saves_s is None
+    assert "--tp 3" in first.text
+    assert advice(msgspec.structs.replace(table, prediction=None)) == ()

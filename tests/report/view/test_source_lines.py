@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor, nn
@@ -68,3 +69,19 @@ def test_there_is_no_tab_where_lines_are_unknown_or_not_to_be_named(tmp_path: Pa
     priced = source.build(ReportFolder(tmp_path))
     assert priced is not None
     assert priced.document["functions"][0]["flops"] == price(trace).totals.flops
+
+
+def test_a_new_tensor_of_an_unknown_size_is_counted_and_not_taken_for_nothing(tmp_path: Path) -> None:
+    trace = capture(Net(), torch.zeros(4, 8))
+    unknown = [msgspec.structs.replace(one, dtype="mystery") for one in trace.recorded_tensors.specs]
+    tensors = msgspec.structs.replace(trace.recorded_tensors, specs=tuple(unknown))
+    save(tmp_path / "trace.json", msgspec.structs.replace(trace, recorded_tensors=tensors))
+    view = source.build(ReportFolder(tmp_path))
+
+    assert view is not None
+    (forward,) = function_rows(msgspec.structs.replace(trace, recorded_tensors=tensors), None)
+    assert (forward.amounts.made_bytes, forward.amounts.unsized) == (0, 2)
+    assert any("The size of 2 new tensors is not known" in note for note in view.notes)
+    (lines,) = (table for table in view.tables if table.name == "source_lines")
+    (unsized,) = (one for one in lines.columns if one.name == "unsized")
+    assert list(unsized.values).count(1) == 2

@@ -92,6 +92,11 @@ const torchstoneElements = (() => {
     return torchstone.format.number(column.values[row], column.shown);
   }
 
-  return { make, makeSvg, icon, status, button, link, cell };
+  /** The width that the bold title of a column needs, in pixels. @param {string} title */
+  function titleWidth(title) {
+    return Math.ceil(title.length * 8 + 34);
+  }
+
+  return { make, makeSvg, icon, status, button, link, cell, titleWidth };
 })();
 torchstone.elements = torchstoneElements;

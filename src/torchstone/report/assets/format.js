@@ -58,7 +58,7 @@ const torchstoneFormat = (() => {
       case "reading": return reading(value);
       case "count": return value < 1e5 ? exact(value) : count(value);
       case "seconds": return seconds(value);
-      default: return Number.isInteger(value) ? exact(value) : String(Number(value.toPrecision(6)));
+      default: return Number.isInteger(value) ? exact(value) : String(Number(value.toPrecision(3)));
     }
   }
 

@@ -15,9 +15,15 @@ torchstone.sections.source = {
     details.element.firstElementChild?.setAttribute("tabindex", "0"); // code that is wider or longer scrolls by keys
     root.append(make("div", { class: "source" }, view.element, details.element, ...page.section.notes.map((note) => make("p", { class: "muted" }, note))));
     const measures = [
-      ...(priced ? [["FLOPs", "flops", "count"], ["Moved", "moved", "bytes"]] : []),
-      ["New tensors", "made", "bytes"], ["Ops", "ops", "count"],
+      ...(priced ? [["FLOPs", "flops", "count", "unpriced"], ["Moved", "moved", "bytes", "unpriced"]] : []),
+      ["New tensors", "made", "bytes", "unsized"], ["Ops", "ops", "count", ""],
     ];
+
+    /** A number, or at least that where parts of it are not known. @param {Table} table @param {number} row @param {string[]} measure */
+    function atLeast(table, row, [, name, shown, missing]) {
+      const text = torchstone.format.number(table.columns[name].values[row], shown);
+      return missing && table.columns[missing].values[row] > 0 ? `≥ ${text}` : text;
+    }
 
     /** @param {number} row */
     function show(row) {
@@ -32,7 +38,7 @@ torchstone.sections.source = {
         const word = torchstone.decode.textAt(lines, "status", line);
         body.append(make("tr", { class: known ? "costs" : null, style: `--share: ${share.toFixed(1)}%` },
           make("td", { class: "number" }, String(lines.columns.line.values[line])),
-          ...measures.map(([, name, shown]) => make("td", {}, known ? torchstone.format.number(lines.columns[name].values[line], shown) : "")),
+          ...measures.map((measure) => make("td", {}, known ? atLeast(lines, line, measure) : "")),
           make("td", {}, known && total > 0 ? `${share.toFixed(1)} %` : ""),
           checked ? make("td", { class: "check" }, word === "" ? "" : status(word)) : null,
           make("td", { class: "text" }, make("bdi", {}, torchstone.decode.textAt(lines, "text", line)))));

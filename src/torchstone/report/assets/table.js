@@ -36,12 +36,14 @@ const torchstoneTable = (() => {
 
     /** Columns of text get room by their longest text among the first rows. @param {Column} head */
     function width(head) {
-      if (head.shown === "status") return "140px";
-      if (head.kind !== "text" && head.shown !== "module") return "minmax(112px, 8fr)";
-      let longest = head.title.length;
+      const title = torchstone.elements.titleWidth(head.title);
+      if (head.shown === "status") return `${Math.max(title, 140)}px`;
+      if (head.kind !== "text" && head.shown !== "module") return `minmax(${Math.max(title, 112)}px, 8fr)`;
+      let longest = 0;
       for (const row of all.subarray(0, LOOKED_AT)) longest = Math.max(longest, links[head.name] ? links[head.name].text(row).length : table.strings[head.values[row]].length);
-      const most = innerWidth < NARROW ? 190 : 300;
-      return `minmax(${Math.min(Math.ceil(longest * CHARACTER + PADDING), most)}px, ${Math.min(longest, 60)}fr)`;
+      const most = innerWidth < NARROW ? 190 : 240;
+      const least = Math.min(Math.max(title, Math.ceil(longest * CHARACTER + PADDING)), most);
+      return `minmax(${least}px, ${Math.min(Math.max(longest, head.title.length), 60)}fr)`;
     }
 
     /** @param {number} place */

@@ -5,7 +5,6 @@ const torchstoneTreeview = (() => {
   const ROW = 30;
   const OPENED_ROWS = 40; // the tree opens as deep as this many rows allow
   const DEEPEST = 12;
-  const LONG_TITLE = 9; // letters: a longer one needs a wider column
 
   /** @param {Table} table @param {TreeShape} tree */
   function paths(table, tree) {
@@ -85,7 +84,7 @@ const torchstoneTreeview = (() => {
 
     /** @param {ColumnHead} head */
     function width(head) {
-      return head.shown === "text" ? "minmax(184px, 1fr)" : head.shown === "status" ? "148px" : head.bar ? "156px" : head.title.length > LONG_TITLE ? "112px" : "88px";
+      return head.shown === "text" ? "minmax(184px, 1fr)" : head.shown === "status" ? "148px" : head.bar ? "156px" : `${Math.max(torchstone.elements.titleWidth(head.title), 88)}px`;
     }
 
     /** @param {ColumnHead} head @param {number} row */

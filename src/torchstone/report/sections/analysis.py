@@ -21,7 +21,7 @@ def build(folder: ReportFolder) -> SectionView:
         title="Answers",
         document=msgspec.to_builtins(analysis),
         banner=Banner(text=analysis.headline, tone=tone),
-        cards=tuple(map(_card, analysis.stages)),
+        cards=(*map(_card, analysis.stages), *_closing_cards(analysis)),
         tables=(_table(analysis.stages),),
         notes=() if analysis.finished else ("The analysis was interrupted; finish it with --resume.",),
     )
@@ -34,6 +34,15 @@ def _card(stage: AnalysisStage) -> Card:
         tone = Tone.BAD if stage.state is StageState.FAILED else Tone.PLAIN
         return Card(title=title, value=value, detail=detail, tone=tone)
     return Card(title=title, value="Yes" if stage.good else "No", detail=detail, tone=_tone(good=stage.good))
+
+
+def _closing_cards(analysis: Analysis) -> tuple[Card, ...]:
+    """What is not known, and what to do next: the last lines of the terminal, too."""
+    number, step = len(analysis.unknown), analysis.next_step
+    parts = "; ".join(analysis.unknown) or "Everything that was asked has an answer."
+    value = "Nothing" if not number else "1 part" if number == 1 else f"{number} parts"
+    unknown = Card(title="What is unknown", value=value, detail=parts)
+    return (unknown, Card(title="What to do next", value="Run", detail=step)) if step else (unknown,)
 
 
 def _tone(*, good: bool) -> Tone:

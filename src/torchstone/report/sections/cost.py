@@ -25,7 +25,7 @@ from torchstone.report.section import (
     Table,
     Tone,
 )
-from torchstone.report.view.cost import bound_shares, signature_rows, traffic_rows
+from torchstone.report.view.cost import advice, bound_shares, signature_rows, traffic_rows
 from torchstone.units import show_bytes, show_count, show_seconds
 
 NAME = "cost"
@@ -47,7 +47,13 @@ def build(folder: ReportFolder) -> SectionView:
         document=_document(table),
         cards=_cards(table),
         charts=_charts(table),
-        tables=(_signature_table(table, trace), _traffic_table(table), _peak_table(table), _timeline(table, trace)),
+        tables=(
+            *_advice_table(table),
+            _signature_table(table, trace),
+            _traffic_table(table),
+            _peak_table(table),
+            _timeline(table, trace),
+        ),
         module_columns=_module_columns(table),
         notes=_notes(table),
         settings={"roof": _roof(table)},
@@ -105,6 +111,18 @@ def _cards(table: CostTable) -> tuple[Card, ...]:
         ),
     ]
     return tuple(cards + _predicted_cards(table))
+
+
+def _advice_table(table: CostTable) -> tuple[Table, ...]:
+    if table.prediction is None:
+        return ()
+    rows = advice(table)
+    columns = (
+        Column(name="advice", title="What to try", values=[one.text for one in rows], shown=Shown.TEXT),
+        Column(name="saves", title="Saves at most", values=[one.saves_s for one in rows], shown=Shown.SECONDS),
+    )
+    empty = "Nothing saves five percent of the predicted time."
+    return (Table(name="cost.advice", title="Advice", columns=columns, empty=empty),)
 
 
 def _eager(table: CostTable) -> str:

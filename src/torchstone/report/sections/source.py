@@ -12,6 +12,7 @@ from torchstone.report.sections import check, cost
 from torchstone.report.view.source_lines import Amounts, FunctionRow, LineRow, function_rows
 
 NAME = "source"
+_LEAST = "numbers that miss them have a \N{GREATER-THAN OR EQUAL TO} sign"
 
 
 def build(folder: ReportFolder) -> SectionView | None:
@@ -50,10 +51,12 @@ def _statuses(folder: ReportFolder) -> Sequence[str] | None:
 
 def _notes(rows: Sequence[FunctionRow], *, priced: bool) -> tuple[str, ...]:
     words = "A line has the cost of all ops that run because of it; code of torch is part of the line that calls it."
+    unsized = max(row.amounts.unsized for row in rows)
+    sizes = (f"The size of {unsized} new tensors is not known; {_LEAST}.",) if unsized else ()
     if not priced:
-        return (words, "Without costs: run `torchstone cost` on this folder to see FLOPs and bytes.")
+        return (words, *sizes, "Without costs: run `torchstone cost` on this folder to see FLOPs and bytes.")
     missing = max(row.amounts.unpriced for row in rows)
-    return (words, f"{missing} op calls have no price and count as nothing here.") if missing else (words,)
+    return (words, f"{missing} op calls have no price; {_LEAST}.", *sizes) if missing else (words, *sizes)
 
 
 def _functions(rows: Sequence[FunctionRow], *, priced: bool) -> Table:
@@ -97,6 +100,8 @@ def _amount_columns(amounts: Sequence[Amounts | None], *, priced: bool) -> tuple
             name="made", title="New tensors", values=[None if one is None else one.made_bytes for one in amounts],
             shown=Shown.BYTES,
         ),
+        Column(name="unsized", values=[0 if one is None else one.unsized for one in amounts]),
+        Column(name="unpriced", values=[0 if one is None else one.unpriced for one in amounts]),
         Column(name="ops", title="Ops", values=[None if one is None else one.ops for one in amounts],
                shown=Shown.COUNT),
     )  # fmt: skip
@@ -121,5 +126,5 @@ def _document(row: FunctionRow, *, priced: bool) -> dict[str, object]:
 
 
 def _numbers(amounts: Amounts, *, priced: bool) -> dict[str, int]:
-    costs = {"flops": amounts.flops, "moved_bytes": amounts.moved_bytes} if priced else {}
-    return {"ops": amounts.ops, **costs, "made_bytes": amounts.made_bytes}
+    costs = {"flops": amounts.flops, "moved_bytes": amounts.moved_bytes, "unpriced": amounts.unpriced} if priced else {}
+    return {"ops": amounts.ops, **costs, "made_bytes": amounts.made_bytes, "unsized": amounts.unsized}

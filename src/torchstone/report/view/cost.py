@@ -1,11 +1,15 @@
 """What the page shows of a cost table: rows for ops, signatures, memory and time, chosen once for all formats."""
 
 from torchstone.record.base import Record
-from torchstone.record.cost import Bound, Category, CostTable, Kind
+from torchstone.record.cost import Bound, Category, CostTable, Kind, Prediction
 from torchstone.record.trace import Trace
 from torchstone.record.value import show_value
+from torchstone.units import show_bytes, show_seconds
 
 _MOST_SIGNATURES = 500
+_WORTH_TIME = 0.05  # of the predicted time: less is not worth an advice
+_WORTH_MEMORY = 0.2  # of the peak
+_BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
 
 
 class SignatureRow(Record, frozen=True, kw_only=True):
@@ -86,3 +90,66 @@ def bound_shares(table: CostTable) -> tuple[tuple[Bound, float], ...]:
     if found is None or not found.total_s:
         return ()
     return tuple((bound, seconds / found.total_s) for bound, seconds in found.by_bound_s.items() if seconds)
+
+
+# --- What to do about the predicted time, each with the most that it can save ---
+
+
+class Advice(Record, frozen=True, kw_only=True):
+    """One thing to try; `saves_s` is a bound by the roofline, not a promise. None: it is about memory."""
+
+    text: str
+    saves_s: float | None
+
+
+def advice(table: CostTable) -> tuple[Advice, ...]:
+    """What is worth trying on the device, the largest saving first; memory that is missing stands above all."""
+    found = table.prediction
+    if found is None or not found.total_s:
+        return ()
+    memory = found.hardware.memory_bytes
+    first = []
+    if not found.fits:
+        devices = -(-found.peak_bytes // memory)
+        first.append(f"it does not fit: {devices} devices or more have the memory (--tp {devices}), "
+                     "or a narrower format of the weights (--weights)")  # fmt: skip
+    if sum(table.peak.padding.values()) > _WORTH_MEMORY * max(found.peak_bytes, 1):
+        first.append("whole tiles make the peak larger: sizes that are multiples of the tile take less")
+    savings = [_of_fusing(table, found), _of_launches(table, found), _of_weights(table, found)]
+    worth = [one for one in savings if one.saves_s is not None and one.saves_s >= _WORTH_TIME * found.total_s]
+    rest = sorted(worth, key=lambda one: -(one.saves_s or 0.0))
+    return (*(Advice(text=text, saves_s=None) for text in first), *rest)
+
+
+def _of_fusing(table: CostTable, found: Prediction) -> Advice:
+    saved = table.traffic.unfused.total_bytes - table.traffic.fused.total_bytes
+    text = f"fuse pointwise chains and attention: {show_bytes(saved)} less are moved, in fewer ops"
+    return Advice(text=text, saves_s=found.total_s - found.fused_s)
+
+
+def _of_launches(table: CostTable, found: Prediction) -> Advice:
+    """Ops that end before the next one could be launched: what is beyond their bytes is the launch alone."""
+    calls, saved_s = 0, 0.0
+    for cost, one in zip(table.signatures, found.signatures, strict=True):
+        if one is not None and one.bound is Bound.LAUNCH and one.seconds:
+            calls += cost.calls
+            moved_s = (cost.bytes_read + cost.bytes_written) / found.hardware.memory_bytes_per_s
+            saved_s += cost.calls * max(one.seconds - moved_s, 0.0)
+    text = (
+        f"{calls:,} op calls are shorter than a launch ({show_seconds(found.hardware.launch_s)}): record them once and "
+        "replay them (a trace, a CUDA graph)"
+    )
+    return Advice(text=text, saves_s=saved_s)
+
+
+def _of_weights(table: CostTable, found: Prediction) -> Advice:
+    """Weights in 8 bits instead of 16 or 32, as far as ops wait for memory at all."""
+    dtypes = table.conventions.dtypes
+    bits = max((_BITS.get(one, 0) for one in dtypes), default=0)
+    moved = table.traffic.unfused.moved_bytes(Category.WEIGHTS) if bits else 0
+    saved_s = moved * (1 - 8 / bits) / found.hardware.memory_bytes_per_s if bits else 0.0
+    total = show_bytes(table.traffic.unfused.total_bytes)
+    text = (
+        f"weights are {show_bytes(moved)} of the {total} moved: store them in 8 bits (--weights bfloat8_b, fp8, int8)"
+    )
+    return Advice(text=text, saves_s=min(saved_s, found.by_bound_s.get(Bound.MEMORY, 0.0)))

@@ -20,6 +20,7 @@ class Amounts(Record, frozen=True, kw_only=True):
     moved_bytes: int = 0
     made_bytes: int = 0  # of new tensors; views take none
     unpriced: int = 0  # ops without a price, which are missing in FLOPs and bytes moved
+    unsized: int = 0  # new tensors of an unknown size, which are missing in their bytes
 
     def __add__(self, other: "Amounts") -> "Amounts":
         return Amounts(
@@ -28,6 +29,7 @@ class Amounts(Record, frozen=True, kw_only=True):
             moved_bytes=self.moved_bytes + other.moved_bytes,
             made_bytes=self.made_bytes + other.made_bytes,
             unpriced=self.unpriced + other.unpriced,
+            unsized=self.unsized + other.unsized,
         )
 
 
@@ -116,7 +118,7 @@ def _amounts_by_site(trace: Trace, lines: SourceLines, prices: Sequence[Signatur
     """What the ops cost that each call site itself calls."""
     sites = lines.sites_of_ops(trace.repeats)
     calls = Counter(zip(sites, trace.ops.signature_of, strict=True))
-    made = _made_bytes(trace, sites)
+    made = _made(trace, sites)
     found: defaultdict[int, Amounts] = defaultdict(Amounts)
     for (site, signature), count in calls.items():
         price = None if prices is None else prices[signature]
@@ -127,24 +129,27 @@ def _amounts_by_site(trace: Trace, lines: SourceLines, prices: Sequence[Signatur
             moved_bytes=count * (price.bytes_read + price.bytes_written) if price is not None else 0,
             unpriced=0 if is_priced else count,
         )
-    for site, size in made.items():
-        found[site] += Amounts(made_bytes=size)
+    for site, amounts in made.items():
+        found[site] += amounts
     found.pop(-1, None)  # no line of the model, as in a backward pass
     return dict(found)
 
 
-def _made_bytes(trace: Trace, sites: Sequence[int]) -> dict[int, int]:
+def _made(trace: Trace, sites: Sequence[int]) -> dict[int, Amounts]:
     """By call site, the bytes of tensors that its ops made; a view of a tensor takes no memory of its own."""
     tensors = trace.tensors
     known = {tensors.storage_of[one.tensor] for one in tensors.external}
-    found: Counter[int] = Counter()
+    sizes: Counter[int] = Counter()
+    unsized: Counter[int] = Counter()
     for site, outputs in zip(sites, trace.ops.outputs, strict=True):
         for tensor in outputs:
             storage = tensors.storage_of[tensor]
             if storage not in known:
                 known.add(storage)
-                found[site] += tensors.specs[tensors.spec_of[tensor]].size_bytes or 0
-    return dict(found)
+                size = tensors.specs[tensors.spec_of[tensor]].size_bytes
+                sizes[site] += size or 0
+                unsized[site] += size is None
+    return {site: Amounts(made_bytes=size, unsized=unsized[site]) for site, size in sizes.items()}
 
 
 def _modules_by_line(trace: Trace, lines: SourceLines) -> dict[Place, list[int]]:
