@@ -181,7 +181,7 @@ def _run_really(arguments: Mapping[str, object], context: InputContext, blueprin
     try:
         with quiet_and_offline(), torch.no_grad():
             output = runner(**arguments)
-    except Exception as error:
+    except Exception as error:  # as above: it is the model's own code
         raise _failed(context, error) from error
     left: dict[str, object] = {name: getattr(output, name, None) for name in (*_CACHES, "encoder_last_hidden_state")}
     for holder in (left, *(value for name, value in arguments.items() if name in _CACHES)):
