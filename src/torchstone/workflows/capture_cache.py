@@ -20,6 +20,7 @@ from torchstone.models.inputs import InputOptions
 from torchstone.models.user_code import parse_target
 from torchstone.models.zoo.catalogue import find_entry
 from torchstone.record import codec
+from torchstone.record.formula import Setting
 from torchstone.record.trace import Trace
 from torchstone.units import read_bytes
 from torchstone.workflows.code_files import FileState, surroundings
@@ -29,6 +30,7 @@ SIZE_VARIABLE = "TORCHSTONE_CACHE_SIZE"
 _DEFAULT_SIZE = "1GiB"
 _PACKAGES = ("torch", "transformers", "numpy")
 _CONFIG = "config.json"
+_SETTINGS = ".settings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,12 +120,33 @@ def clear_cache() -> CacheInfo:
     before = cache_info()
     for path in _captures(before.folder):
         _remove(path)
+    if before.folder is not None:
+        for path in before.folder.glob(f"*{_SETTINGS}"):  # also beside captures that come with torchstone
+            path.unlink(missing_ok=True)
     return before
 
 
+def keep_settings(key: CaptureKey, settings: Mapping[str, Setting]) -> None:
+    """Keep the values of the configuration of a model, which are not known without transformers."""
+    path = None if key.has_code else _path(key)
+    if path is not None:
+        with suppress(OSError):
+            codec.write_atomically(path.with_suffix(_SETTINGS), msgspec.json.encode(settings))
+
+
+def kept_settings(key: CaptureKey) -> dict[str, Setting] | None:
+    """Those values; None where nobody has asked for them before."""
+    path = None if key.has_code else _path(key)
+    if path is None:
+        return None
+    with suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode(path.with_suffix(_SETTINGS).read_bytes(), type=dict[str, Setting])
+    return None
+
+
 def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    _files_beside(path).unlink(missing_ok=True)
+    for one in (path, _files_beside(path), path.with_suffix(_SETTINGS)):
+        one.unlink(missing_ok=True)
 
 
 def _files_beside(path: Path) -> Path:

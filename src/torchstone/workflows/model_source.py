@@ -61,7 +61,7 @@ def load_trace(
     kept = kept_trace(request, progress, keywords=keywords)
     if kept is not None:
         return set_fields(kept, provenance=set_fields(kept.provenance, command=request.command))
-    key = _key(request, keywords)
+    key = capture_key(request, keywords)
     if not key.has_code or is_off():
         trace = _captured(request, progress, keywords)
         keep_capture(key, trace)
@@ -78,7 +78,7 @@ def kept_trace(
     """The capture of an equal request that was made before, or comes with torchstone; None where there is none."""
     if not request.cached:
         return None
-    key = _key(request, keywords)
+    key = capture_key(request, keywords)
     kept = cached_capture(key)
     if kept is not None:
         progress.note(f"captured on {kept.provenance.created}; --no-cache captures again")
@@ -91,7 +91,8 @@ def kept_trace(
     return shipped
 
 
-def _key(request: ModelRequest, keywords: Mapping[str, object]) -> CaptureKey:
+def capture_key(request: ModelRequest, keywords: Mapping[str, object]) -> CaptureKey:
+    """What the capture of a request is found by."""
     how = {"mode": request.mode, "reuse": request.reuse, "backward": request.backward, **keywords}
     return CaptureKey(model=request.model, options=request.options, how=how, inputs=request.inputs)
 
