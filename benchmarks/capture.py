@@ -112,6 +112,7 @@ def measure(given: Subject, rounds: int) -> None:
     )
     print(f"  torchstone ran on {trace.provenance.mode} tensors")
     ways: dict[str, Callable[[], Any]] = {
+        "torchstone capture and price": lambda: price(capture(given.model, given.inputs)),
         "torchstone capture": lambda: capture(given.model, given.inputs),
         "torchstone capture --no-reuse": lambda: capture(given.model, given.inputs, reuse=False),
         "bare forward, meta": lambda: run_meta(given),
@@ -121,7 +122,7 @@ def measure(given: Subject, rounds: int) -> None:
         "torchinfo, meta": lambda: run_torchinfo(given),
     }
     figures = in_turns(ways, rounds)
-    own = figures["torchstone capture"]
+    own = figures["torchstone capture and price"]
     for name, figure in figures.items():
         if isinstance(figure, str) or isinstance(own, str):
             print(f"  {name:<31} does not work: {figure}")

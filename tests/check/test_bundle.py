@@ -105,6 +105,37 @@ def test_what_is_not_a_bundle_is_refused(tmp_path: Path) -> None:
             unpack(tmp_path / name, tmp_path)
 
 
+def test_what_is_executed_is_named_first(folder: Path) -> None:
+    told: list[str] = []
+    write_bundle(folder, "1", None, deadline_s=PATIENCE_S, say=told.append)
+
+    assert told == [f"executing {folder}/repros/001_aten_mm_default.py with {sys.executable} ..."]
+
+
+@pytest.mark.parametrize("kind", ["repro", "ir", "link"])
+def test_a_file_outside_the_folder_is_neither_run_nor_sent(folder: Path, tmp_path: Path, kind: str) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}_outside"
+    outside.mkdir()
+    (outside / "secret.py").write_text(f"open({str(outside / 'ran')!r}, 'w')")
+    result = check_result(finding(repro="repros/001_aten_mm_default.py"))
+    if kind == "repro":
+        result = check_result(finding(repro=f"../{outside.name}/secret.py"))
+    elif kind == "ir":
+        *others, last = result.modules
+        last = msgspec.structs.replace(last, irs=(f"../{outside.name}/secret.py",))
+        found = msgspec.structs.replace(result.findings[0], modules=(last.id,))
+        result = msgspec.structs.replace(result, modules=(*others, last), findings=(found,))
+    else:
+        (folder / "repros" / "001_aten_mm_default.py").unlink()
+        (folder / "repros" / "001_aten_mm_default.py").symlink_to(outside / "secret.py")
+    save(folder / "check.json", result)
+
+    with pytest.raises(InputError, match=r"is outside|not a file below the folder"):
+        write_bundle(folder, "1", None, deadline_s=PATIENCE_S)
+    assert not (outside / "ran").exists()
+    assert not (folder / "bundles" / "finding_001.zip").exists()
+
+
 def test_a_bundle_writes_nothing_outside_its_folder(folder: Path, tmp_path: Path) -> None:
     written = write_bundle(folder, "1", tmp_path / "b.zip", deadline_s=PATIENCE_S)
     with zipfile.ZipFile(written, "a") as archive:

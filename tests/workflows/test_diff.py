@@ -129,6 +129,21 @@ def test_checks_are_compared_and_a_fixed_op_is_named(tmp_path: Path, capsys: pyt
     assert {"diff", "backends"} <= set(page["sections"])
 
 
+def test_a_module_that_one_check_has_alone_did_not_end_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = folder(tmp_path / "a", transformer(1)), folder(tmp_path / "b", transformer(1))
+    passed = check_result()
+    save(first / "check.json", replace(passed, modules=passed.modules[:1]))
+    save(second / "check.json", passed)
+
+    run(["diff", str(first), str(second)])
+
+    out = capsys.readouterr().out
+    assert "1 unique modules were checked on one side only" in out
+    assert "ended otherwise" not in out
+
+
 def test_golden_tensors_and_weights_that_differ_are_named(tmp_path: Path) -> None:
     weights = msgspec.structs.replace(GOLDEN.weights, hashes={"up": "1" * 64, "down": "2" * 64})
     before = msgspec.structs.replace(GOLDEN, weights=weights)

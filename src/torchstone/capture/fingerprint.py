@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 from weakref import ref
@@ -159,17 +160,22 @@ class EntryKeys:
         self._numbers: dict[Hashable, int] = {}  # each distinct key once
         self._known: dict[int, tuple[tuple[int, ...], int, object]] = {}  # by id: ids of its parts, key, what to keep
 
-    def keys(self, entries: Iterable[object]) -> frozenset[int]:
+    def keys(self, entries: list[Any]) -> frozenset[int]:
         """The distinct keys of some entries."""
-        known = self._known
-        return frozenset(
-            [
-                found[1]
-                if (found := known.get(id(entry))) and found[0] == tuple(map(id, entry.__dict__.values()))
-                else self._key(entry)
-                for entry in entries
-            ]
-        )
+        *others, last = entries or [None]  # the last one is that of the layer before, which has just changed
+        found = list(map(self._known.get, map(id, others)))
+        if entries and None not in found:  # all at once: a cache has as many entries as the model has layers
+            ids = chain.from_iterable([one[0] for one in found])  # type: ignore[index]
+            parts = chain.from_iterable([entry.__dict__.values() for entry in others])
+            if list(ids) == list(map(id, parts)):
+                return frozenset([*[one[1] for one in found], self._known_key(last)])  # type: ignore[index]
+        return frozenset(map(self._known_key, entries))
+
+    def _known_key(self, entry: object) -> int:
+        found = self._known.get(id(entry))
+        if found is not None and found[0] == tuple(map(id, vars(entry).values())):
+            return found[1]
+        return self._key(entry)
 
     def _key(self, entry: object) -> int:
         key = self._numbers.setdefault(key_of(entry, self.key_of_tensor), len(self._numbers))
@@ -357,7 +363,7 @@ class Fingerprints:
             if is_plain(value):
                 parts += (name, type(value), value)
             else:
-                bound = isinstance(value, MethodType) and value.__self__ is module
+                bound = type(value) is MethodType and value.__self__ is module  # configurations are slow to ask
                 parts.append((name, (MethodType, value.__func__) if bound else self._attribute(value, found)))
         for entries in (attributes["_parameters"], attributes["_buffers"]):
             for name, tensor in original_items(entries):

@@ -279,7 +279,7 @@ class ModuleTree:
                 ("constant", constants),
             ):
                 for name, tensor in held:
-                    if isinstance(tensor, Tensor):
+                    if tensor is not None and issubclass(type(tensor), Tensor):  # configurations are slow to ask
                         yield kind, f"{path}.{name}" if path else name, tensor
 
     def records(self, numbers: Mapping[int, int]) -> tuple[Module, ...]:

@@ -54,11 +54,19 @@ class Watched(Record, frozen=True, kw_only=True, omit_defaults=False):
     detail: str = ""
 
 
-def write_bundle(folder: Path, name: str, target: Path | None, *, deadline_s: float) -> Path:
-    """Write the zip of one finding of the check in a folder; the script is run once more before."""
+def write_bundle(
+    folder: Path, name: str, target: Path | None, *, deadline_s: float, say: Callable[[str], None] = lambda _: None
+) -> Path:
+    """Write the zip of one finding of the check in a folder; the script is run once more before.
+
+    `say` receives what is going to be executed: the folder may come from somebody else. Raises InputError where
+    check.json names a file outside the folder.
+    """
     result = read_result(folder)
     finding = find_finding(result, name)
-    script = folder / finding.repro if finding.repro else None
+    script = _inside(folder, finding.repro) if finding.repro else None
+    if script is not None and script.is_file():
+        say(f"executing {script} with {result.python or sys.executable} ...")
     run = run_script(script, result.python or sys.executable, deadline_s) if script and script.is_file() else None
     about = Bundle(
         model=result.model,
@@ -85,11 +93,21 @@ def write_bundle(folder: Path, name: str, target: Path | None, *, deadline_s: fl
                 if data != script:
                     archive.writestr(data.name, data.read_bytes())
         for member, file in _other_scripts(finding).items():
-            if (folder / file).is_file():
-                archive.writestr(member, (folder / file).read_bytes())
+            path = _inside(folder, file)
+            if path.is_file():
+                archive.writestr(member, path.read_bytes())
         for file, text in irs.items():
             archive.writestr(file, text)
     return target
+
+
+def _inside(folder: Path, file: str) -> Path:
+    """A file that check.json names; it may not be outside the folder, also not through a link."""
+    path = folder / file
+    if not path.resolve().is_relative_to(folder.resolve()):
+        msg = f"check.json names {file!r}, which is outside {folder}; run the check again to write it anew"
+        raise InputError(msg)
+    return path
 
 
 def _other_scripts(finding: Finding) -> dict[str, str]:
@@ -113,7 +131,7 @@ def _irs(result: CheckResult, finding: Finding, folder: Path) -> dict[str, str]:
     for module in result.modules:
         if module.id in finding.modules:
             for file in module.irs:
-                path = folder / file
+                path = _inside(folder, file)
                 if path.is_file():
                     text = path.read_text(encoding="utf-8", errors="replace")
                     suffix = ".mlir" if _MLIR.search(text) else ".txt"

@@ -359,13 +359,15 @@ def bundle_command(
 ) -> None:
     """Write a finding as a zip: the script, the IR, the environment, and the text of a bug report.
 
-    FINDING is an id or number with --dir, or both together: D/finding_001.
+    FINDING is an id or number with --dir, or both together: D/finding_001. The script is code: it runs with your
+    permissions, and with the interpreter that check.json names.
     """
     from torchstone.check.bundle import write_bundle
 
     place = folder if folder is not None else Path(finding).parent
-    with TerminalProgress(session).step("running the script once more"):
-        written = write_bundle(place, Path(finding).name, output, deadline_s=deadline_s)
+    progress = TerminalProgress(session)
+    with progress.step("running the script once more"):
+        written = write_bundle(place, Path(finding).name, output, deadline_s=deadline_s, say=progress.note)
     click.echo(written)
 
 

@@ -60,7 +60,7 @@ class EagerMemory(Record, frozen=True, kw_only=True):
     peak_bytes: int
 
 
-class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True):
+class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True, gc=True):
     """One capture of one model.
 
     What repeats is recorded once: the `recorded_` tables have the rows that ran, and `repeats` says where copies of

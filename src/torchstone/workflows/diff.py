@@ -308,10 +308,13 @@ def _check_part(sides: Pair) -> "tuple[CheckComparison | None, str]":
     if not all((side / _CHECK_FILE).is_file() for side in sides):
         return None, ""
     found = compare_folders(sides)
-    changed = [one.module_path or "(the model)" for one in found.modules if one.differs]
+    differing = [one for one in found.modules if one.differs]
+    changed = [one for one in differing if None not in one.statuses]
+    alone = len(differing) - len(changed)
     fixed = sorted(set(found.findings[0]) - set(found.findings[1]))
     new = sorted(set(found.findings[1]) - set(found.findings[0]))
     said = [f"{len(changed)} unique modules ended otherwise"] if changed else []
+    said += [f"{alone} unique modules were checked on one side only"] if alone else []
     said += [f"fixed: {', '.join(fixed)}"] if fixed else []
     said += [f"new: {', '.join(new)}"] if new else []
     return found, "; ".join(said)

@@ -112,7 +112,8 @@ def parameters_for(entry: FormulaEntry, seen: Observation) -> dict[str, int]:
     """
     other = next((name for name in entry.settings if _is_other(entry, seen, name)), None)
     if other is not None:
-        msg = f"its formula is for {other}={entry.settings[other]}, which this call does not have"
+        given = f"calls without {other[4:]}" if other.startswith("has_") else f"{other}={entry.settings[other]}"
+        msg = f"its formula is for {given} only"
         raise FormulaError(msg)
     if seen.parameters.mixed and entry.module_path.startswith(_TORCH) and DTYPE_BYTES in entry.all_parameters:
         msg = "its tensors have elements of different sizes, and its formula is for one element type"
