@@ -376,8 +376,10 @@ def _formula(run: _Run, trace: Trace) -> _Answer:
         wrong = f"{len(result.disagreeing)} formulas contradict the trace ({counted})."
         return _Answer((wrong,), good=False, short="has formulas that the trace contradicts")
     step = f"torchstone cost {run.request.folder} --by formula"
-    short = f"{len(result.modules) - result.count(Coverage.TRACED)} of {len(result.modules)} modules"
-    return _Answer((f"{counted}; no formula contradicts the trace.",), short=short, next_step=step)
+    traced = result.count(Coverage.TRACED)
+    missing = (f"{UNKNOWN} the formula of {traced} modules.",) if traced else ()
+    short = f"{len(result.modules) - traced} of {len(result.modules)} modules"
+    return _Answer((f"{counted}; no formula contradicts the trace.", *missing), short=short, next_step=step)
 
 
 def _saved_capture(request: AnalyzeRequest) -> ModelRequest:
