@@ -5,11 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.workers.building import PATIENCE_S, alive, environment, task, wait_until_gone
+from tests.workers.building import PATIENCE_S, alive, environment, run_all, task, wait_until_gone
 from torchstone.errors import WorkerError
 from torchstone.record.task import Limits
+from torchstone.workers import launcher as launcher_module
 from torchstone.workers.lane import Job, Lane
-from torchstone.workers.launcher import Launcher, Report
+from torchstone.workers.launcher import Launcher, Report, started_early
+from torchstone.workers.local_pool import LocalPool
 
 
 @pytest.fixture
@@ -86,3 +88,25 @@ def test_a_program_that_is_no_python_has_ended_before_it_was_ready() -> None:
 
     assert launcher.how_it_ended() == "left with exit code 1"
     launcher.close()
+
+
+def test_an_environment_that_was_started_early_is_taken_by_its_pool_once() -> None:
+    early = environment(setup="faulty_tasks:set_up", setup_payload={"value": "early"})
+    with started_early(early):
+        ((_, waiting),) = launcher_module._waiting
+        with LocalPool(early) as workers, LocalPool(early) as others:
+            assert launcher_module._waiting == []
+            assert workers._launcher is waiting
+            assert others._launcher is not waiting
+            assert run_all(workers, [task("was_set_up")])["was_set_up"].answer == "early"
+    assert waiting._process.poll() is not None
+
+
+def test_an_environment_that_no_pool_takes_is_ended() -> None:
+    with started_early(environment(setup="faulty_tasks:set_up", setup_payload={"hang": True})):
+        ((_, waiting),) = launcher_module._waiting
+        with LocalPool(environment()) as workers:  # another one
+            assert workers._launcher is not waiting
+        assert waiting._process.poll() is None
+    assert waiting._process.poll() is not None
+    assert launcher_module._waiting == []

@@ -17,6 +17,7 @@ from torchstone.models.inputs import InputOptions
 from torchstone.workflows import capture_cache
 from torchstone.workflows.capture_cache import cache_info
 from torchstone.workflows.model_source import ModelRequest, load_trace
+from torchstone.workflows.progress import Silent
 
 CONFIG = {
     "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 2, "n_embd": 32, "n_head": 2,
@@ -98,9 +99,12 @@ def test_the_oldest_captures_go_first(cache: Path, model: Path, monkeypatch: pyt
     assert cache_info().captures == 2
 
 
-def test_python_files_are_captured_again(cache: Path, tmp_path: Path) -> None:
+def test_code_that_asks_the_network_is_run_again(cache: Path, tmp_path: Path) -> None:
     path = tmp_path / "net.py"
-    path.write_text("import torch\ndef net():\n    return torch.nn.Linear(2, 2), torch.ones(1, 2)\n", encoding="utf-8")
+    asks = "with contextlib.suppress(OSError):\n        socket.create_connection(('127.0.0.1', 9), timeout=1)"
+    made = "return torch.nn.Linear(2, 2), torch.ones(1, 2)"
+    text = f"import contextlib, socket, torch\ndef net():\n    {asks}\n    {made}\n"
+    path.write_text(text, encoding="utf-8")
     load_trace(ModelRequest(model=f"{path}::net"))
     assert not cache.exists()
 
@@ -117,6 +121,10 @@ def test_the_second_answer_imports_no_torch(model: Path) -> None:
         command = [sys.executable, "-c", program, *arguments]
         return subprocess.run(command, check=False, capture_output=True, env=environment).returncode
 
+    code = model.with_name("net.py")
+    code.write_text("import torch\ndef net():\n    return torch.nn.Linear(2, 2), torch.ones(1, 2)\n", encoding="utf-8")
+    assert ask("inspect", f"{code}::net") == 10
+    assert ask("cost", f"{code}::net") == EXIT_FINE
     assert ask("inspect", str(model)) == 10
     assert ask("inspect", str(model)) == EXIT_FINE
     assert ask("cost", str(model), "--hardware", "n150") == EXIT_FINE
@@ -134,3 +142,74 @@ def test_the_command_shows_and_clears(
     assert cache_info().captures == 0
     monkeypatch.setenv("TORCHSTONE_CACHE_SIZE", "much")
     assert run(["cache", "info"]) == EXIT_BAD_INPUT
+
+
+NET = """
+import json, os
+import torch
+from torch import nn
+from helper import width
+
+try:
+    from extra import more
+except ImportError:
+    def more():
+        return 0
+
+def load_model():
+    try:
+        with open("size.json") as file:
+            layers = json.load(file)["layers"]
+    except OSError:
+        layers = 1
+    layers += more() + int(os.environ.get("LAYERS", "0")) + len(os.listdir("parts"))
+    return nn.Sequential(*(nn.Linear(width(), width()) for _ in range(layers)))
+
+def get_inputs():
+    return (torch.ones(2, width()),)
+"""
+
+
+class Notes(Silent):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+
+def answered() -> tuple[bool, int]:
+    """Whether the answer comes without running the code, and the number of layers that it sees."""
+    notes = Notes()
+    trace = load_trace(ModelRequest(model="net.py::load_model"), notes)
+    return not any("executing" in one for one in notes.said), len(trace.modules) - 1
+
+
+def test_code_is_run_again_when_anything_that_it_read_has_changed(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "code"
+    (folder / "parts").mkdir(parents=True)
+    (folder / "net.py").write_text(NET, encoding="utf-8")
+    (folder / "helper.py").write_text("def width(): return 4\n", encoding="utf-8")
+    monkeypatch.chdir(folder)
+
+    assert answered() == (False, 1)
+    assert answered() == (True, 1)
+    (folder / "unrelated.txt").write_text("x", encoding="utf-8")
+    assert answered() == (True, 1)
+    (folder / "size.json").write_text('{"layers": 2}', encoding="utf-8")  # it was not there before
+    assert answered() == (False, 2)
+    (folder / "parts" / "one").write_text("", encoding="utf-8")
+    assert answered() == (False, 3)
+    (folder / "extra.py").write_text("def more(): return 1\n", encoding="utf-8")
+    assert answered() == (False, 4)
+    with monkeypatch.context() as other:
+        other.setenv("LAYERS", "3")
+        assert answered() == (False, 7)
+    assert answered() == (True, 4)
+    (folder / "helper.py").write_text("def width(): return 5\n", encoding="utf-8")  # as long as before
+    assert answered()[0] is False
+    (folder / "net.py").write_text(NET + "\n", encoding="utf-8")
+    assert answered()[0] is False
+    assert cache_info().captures == len(list(cache.glob("*.files"))) == 2

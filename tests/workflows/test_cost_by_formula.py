@@ -275,3 +275,29 @@ def test_a_call_that_copies_a_strided_input_is_traced_only_and_the_formula_still
     assert result.disagreeing == ()
     assert (found["rows"].coverage, found["columns"].coverage) == (Coverage.FORMULA, Coverage.TRACED)
     assert "not contiguous in memory" in found["columns"].reason
+
+
+def test_the_second_answer_with_derived_formulas_needs_no_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHSTONE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TORCHSTONE_HOME", str(tmp_path / "home"))
+    request = FormulaCostRequest(cost=CostRequest(model=ModelRequest(model="tiny:opt")))
+    first = cost_by_formula(request).result
+    assert first.count(Coverage.DERIVED)
+
+    def unneeded(*_: object) -> None:
+        msg = "transformers is asked for the configuration again"
+        raise AssertionError(msg)
+
+    with monkeypatch.context() as second:
+        second.setattr("torchstone.workflows.cost_by_formula._transformers_blueprint", unneeded)
+        again = cost_by_formula(request).result
+    assert [one.path for one in again.modules] == [one.path for one in first.modules]
+    assert again.count(Coverage.DERIVED) == again.count(Coverage.TRACED) == 0
+    (settings,) = (tmp_path / "cache").glob("*.settings")
+    settings.unlink()  # without it nobody knows whether the user's formulas are of the same settings
+    with monkeypatch.context() as third:
+        third.setattr("torchstone.workflows.cost_by_formula._transformers_blueprint", unneeded)
+        with pytest.raises(AssertionError, match="asked for the configuration"):
+            cost_by_formula(request)

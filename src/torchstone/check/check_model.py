@@ -225,6 +225,11 @@ def described(settings: Settings) -> Settings:
     return with_facts(settings, describe(settings.backend, options=settings.options, python=settings.python))
 
 
+def first_environment(subject: Subject, settings: Settings) -> Environment:
+    """What a check of a named model in this environment starts first: it may be started before the check."""
+    return environment_of(settings if _describes_itself(subject, settings) else described(settings), subject)
+
+
 @contextmanager
 def _recorded_model(
     subject: Subject, settings: Settings, folder: Folder, capture_entry: str, observer: Observer

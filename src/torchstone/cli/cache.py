@@ -10,8 +10,8 @@ from torchstone.errors import EXIT_FINE
 def command() -> None:
     """Show or delete the captures that `inspect`, `cost` and other commands keep.
 
-    A capture of a zoo model, of tiny:TYPE, of a Hugging Face folder or of a .pt2 file is kept under the content of its
-    source, the options, and the versions of torchstone, torch and transformers. TORCHSTONE_CACHE names the folder
+    A capture is kept under the content of its source (a configuration, a .pt2 file, or all files that Python code
+    read), the options, and the versions of torchstone, torch and transformers. TORCHSTONE_CACHE names the folder
     ("off": nothing is kept), TORCHSTONE_CACHE_SIZE its largest size.
     """
 

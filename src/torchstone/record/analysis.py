@@ -50,7 +50,9 @@ class Analysis(Document, frozen=True, kw_only=True, omit_defaults=False):
         for one in self.stages:
             if one.state is not StageState.DONE:
                 found.append(one.question)
-            found += [text.removeprefix(UNKNOWN).strip() for text in one.answers if text.startswith(UNKNOWN)]
+            found += [
+                text.removeprefix(UNKNOWN).strip().removesuffix(".") for text in one.answers if text.startswith(UNKNOWN)
+            ]
         return tuple(found)
 
     @property

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -168,6 +169,31 @@ class Launcher:
                 "extra_paths": list(environment.extra_paths),
             }
         )
+
+
+_waiting: list[tuple[Environment, Launcher]] = []  # started before the pool that will use them
+
+
+@contextlib.contextmanager
+def started_early(environment: Environment) -> Iterator[None]:
+    """Set an environment up while something else is done; the next pool of it takes it over, else it is ended."""
+    mine = (environment, Launcher(environment))
+    _waiting.append(mine)
+    try:
+        yield
+    finally:
+        if any(one is mine for one in _waiting):
+            _waiting.remove(mine)
+            mine[1].close()
+
+
+def launch(environment: Environment) -> Launcher:
+    """A zygote for an environment: one that was started early, or a new one."""
+    for place, (known, launcher) in enumerate(_waiting):
+        if known == environment:
+            del _waiting[place]
+            return launcher
+    return Launcher(environment)
 
 
 def _line(document: dict[str, object]) -> bytes:

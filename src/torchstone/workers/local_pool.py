@@ -20,7 +20,7 @@ import msgspec
 from torchstone.errors import WorkerError
 from torchstone.record.task import Ending, Environment, Limits, Task, TaskResult
 from torchstone.workers.lane import Exit, Job, Lane, Message, answered, cancelled, describe_exit, result_of_exit
-from torchstone.workers.launcher import Launcher, Report
+from torchstone.workers.launcher import Launcher, Report, launch
 from torchstone.workers.limits import Watch, breach, end_of_patience, fair_share_bytes, has_shown, killed_for_memory
 
 LOOK_S = 0.02  # between two looks at the memory of what runs
@@ -114,7 +114,7 @@ class LocalPool:
             self._selector.close()
 
     def _launch(self) -> Launcher:
-        launcher = Launcher(self._environment)
+        launcher = launch(self._environment)
         self._launched_s = time.monotonic()
         self._selector.register(launcher.control, selectors.EVENT_READ, lambda _: self._hear(launcher))
         self._selector.register(launcher.words_end, selectors.EVENT_READ, lambda _: self._hear_words(launcher))

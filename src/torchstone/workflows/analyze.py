@@ -1,6 +1,7 @@
 """One model -> one folder with the answers of all stages: structure, cost, formulas, check, golden data, op calls."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,11 +25,14 @@ if TYPE_CHECKING:
     from torch import nn
 
     from torchstone.check.check_model import Observer
+    from torchstone.workflows.check import CheckRequest
 
 ANALYSIS_FILE = "analysis.json"
 OPS_DATABASE = "ops.db"
 _QUICK_BACKENDS = ("aot_eager",)
 _USUAL_BACKENDS = ("aot_eager", "onnxruntime")
+_TINY = "tiny:"
+_FLOAT_BYTES = 4
 _CAPTURE = "capture"
 _USUAL_S = {
     _CAPTURE: 5.0, "structure": 0.1, "cost": 0.2, "fits": 0.2, "check": 7.0, "formula": 4.0, "operators": 2.0,
@@ -173,6 +177,29 @@ def _analyzed(run: _Run) -> Analysis:
 
 
 def _answered(run: _Run) -> Analysis:
+    with ExitStack() as opened:
+        if _is_small(run):
+            backend = next(_backends(run.request), None)
+            if backend is not None and f"check {backend}" not in run.kept:
+                from torchstone.workflows.check import preparing_check
+
+                opened.enter_context(preparing_check(_check_request(run, backend, run.request.folder)))
+        return _all_answers(run)
+
+
+def _is_small(run: _Run) -> bool:
+    """Whether the model is known to fit with its values before it is captured: only then a check is sure to follow."""
+    from torchstone.models.zoo.catalogue import find_entry
+
+    named = run.request.model
+    if run.model is not None or named.options.pretrained or named.inputs is not None:
+        return False
+    entry = find_entry(named.model)
+    known = entry is not None and entry.parameters * _FLOAT_BYTES <= _MOST_WEIGHTS_BYTES
+    return named.model.startswith(_TINY) or (known and not Path(named.model).exists())
+
+
+def _all_answers(run: _Run) -> Analysis:
     trace = _capture(run)
     backends = tuple(_backends(run.request))
     run.plan.names = _names(run.request, backends)
@@ -335,9 +362,8 @@ def _require_small(trace: Trace, command: str) -> None:
 
 
 def _check(run: _Run, trace: Trace, backend: str, folder: Path) -> _Answer:
-    from torchstone.check.settings import Settings
     from torchstone.check.summary import verdict_sentence
-    from torchstone.workflows.check import CheckRequest, check_model, run_requested_check
+    from torchstone.workflows.check import check_model, run_requested_check
 
     named = run.request.model
     _require_whole(trace)
@@ -345,9 +371,7 @@ def _check(run: _Run, trace: Trace, backend: str, folder: Path) -> _Answer:
     if run.model is not None:
         result: CheckResult = check_model(run.model, run.inputs, backend, folder)
     else:
-        captured = folder == run.request.folder
-        asked = CheckRequest(model=named, settings=Settings(backend=backend), folder=folder, captured=captured)
-        result = run_requested_check(asked, run.progress, watching=run.watching)
+        result = run_requested_check(_check_request(run, backend, folder), run.progress, watching=run.watching)
     sentences = [f"{backend}: {verdict_sentence(result)}"]
     if result.findings:
         first = result.findings[0]
@@ -356,6 +380,14 @@ def _check(run: _Run, trace: Trace, backend: str, folder: Path) -> _Answer:
     step = f"torchstone check explain {result.findings[0].code}" if result.findings and result.findings[0].code else ""
     short = f"runs on {backend}" if result.passed else f"fails on {backend}"
     return _Answer(tuple(sentences), good=result.passed, short=short, next_step=step)
+
+
+def _check_request(run: _Run, backend: str, folder: Path) -> "CheckRequest":
+    from torchstone.check.settings import Settings
+    from torchstone.workflows.check import CheckRequest
+
+    captured = folder == run.request.folder
+    return CheckRequest(model=run.request.model, settings=Settings(backend=backend), folder=folder, captured=captured)
 
 
 def _formula(run: _Run, trace: Trace) -> _Answer:
@@ -376,8 +408,10 @@ def _formula(run: _Run, trace: Trace) -> _Answer:
         wrong = f"{len(result.disagreeing)} formulas contradict the trace ({counted})."
         return _Answer((wrong,), good=False, short="has formulas that the trace contradicts")
     step = f"torchstone cost {run.request.folder} --by formula"
-    short = f"{len(result.modules) - result.count(Coverage.TRACED)} of {len(result.modules)} modules"
-    return _Answer((f"{counted}; no formula contradicts the trace.",), short=short, next_step=step)
+    traced = result.count(Coverage.TRACED)
+    missing = (f"{UNKNOWN} the formula of {traced} modules.",) if traced else ()
+    short = f"{len(result.modules) - traced} of {len(result.modules)} modules"
+    return _Answer((f"{counted}; no formula contradicts the trace.", *missing), short=short, next_step=step)
 
 
 def _saved_capture(request: AnalyzeRequest) -> ModelRequest:

@@ -1,15 +1,14 @@
 """Captures that were made before, found by what they were made from: the second question needs no torch.
 
-A capture depends on the configuration, the options, and the versions of torchstone, torch and transformers. Captures of
-models that are built from a configuration (the zoo, `tiny:`, a Hugging Face folder or config.json) or a .pt2 file are
-kept. Those of a Python file are not: what its code reads cannot be known without running it.
+A capture depends on the configuration, the options, and the versions of torchstone, torch and transformers. That of a
+model or inputs from Python code also depends on all files that the code read, which are listed beside it.
 """
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
@@ -21,14 +20,17 @@ from torchstone.models.inputs import InputOptions
 from torchstone.models.user_code import parse_target
 from torchstone.models.zoo.catalogue import find_entry
 from torchstone.record import codec
+from torchstone.record.formula import Setting
 from torchstone.record.trace import Trace
 from torchstone.units import read_bytes
+from torchstone.workflows.code_files import FileState, surroundings
 
 VARIABLE = "TORCHSTONE_CACHE"  # a folder, or "off"
 SIZE_VARIABLE = "TORCHSTONE_CACHE_SIZE"
 _DEFAULT_SIZE = "1GiB"
-_PACKAGES = ("torch", "transformers")
+_PACKAGES = ("torch", "transformers", "numpy")
 _CONFIG = "config.json"
+_SETTINGS = ".settings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,13 @@ class CaptureKey:
     model: str
     options: InputOptions
     how: Mapping[str, object]  # mode, backward pass, keywords for forward()
+    inputs: str | None = None  # FILE.py::FN
+    around: str = field(default_factory=surroundings)  # before the code runs, which may change them
+
+    @property
+    def has_code(self) -> bool:
+        """Whether the model or its inputs are made by Python code of the user."""
+        return self.inputs is not None or parse_target(self.model) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +83,8 @@ def cached_capture(key: CaptureKey) -> Trace | None:
     if path is None or not path.is_file():
         return None
     try:
+        if key.has_code and not _is_unchanged(path):
+            return None
         found = codec.load(path, Trace)
         os.utime(path)  # the captures that were not used for longest go first
     except (TorchstoneError, OSError):
@@ -81,12 +92,18 @@ def cached_capture(key: CaptureKey) -> Trace | None:
     return found
 
 
-def keep_capture(key: CaptureKey, trace: Trace) -> None:
-    """Keep a capture that ended well; a cache that cannot be written is not an error."""
-    path = None if trace.failure is not None else _path(key)
+def keep_capture(key: CaptureKey, trace: Trace, files: Sequence[FileState] | None = ()) -> None:
+    """Keep a capture that ended well; a cache that cannot be written is not an error.
+
+    `files` are those that code was made from; None where more than files decides what it does.
+    """
+    path = None if trace.failure is not None or files is None else _path(key)
     if path is None:
         return
     with suppress(OSError):
+        path.unlink(missing_ok=True)  # never a capture beside the files of another one
+        if key.has_code:
+            codec.write_atomically(_files_beside(path), msgspec.json.encode(files))
         codec.write_atomically(path, codec.encode(trace))
         _shrink(path.parent, keep=path)
 
@@ -102,8 +119,47 @@ def clear_cache() -> CacheInfo:
     """Delete all captures; returns what there was."""
     before = cache_info()
     for path in _captures(before.folder):
-        path.unlink(missing_ok=True)
+        _remove(path)
+    if before.folder is not None:
+        for path in before.folder.glob(f"*{_SETTINGS}"):  # also beside captures that come with torchstone
+            path.unlink(missing_ok=True)
     return before
+
+
+def keep_settings(key: CaptureKey, settings: Mapping[str, Setting]) -> None:
+    """Keep the values of the configuration of a model, which are not known without transformers."""
+    path = None if key.has_code else _path(key)
+    if path is not None:
+        with suppress(OSError):
+            codec.write_atomically(path.with_suffix(_SETTINGS), msgspec.json.encode(settings))
+
+
+def kept_settings(key: CaptureKey) -> dict[str, Setting] | None:
+    """Those values; None where nobody has asked for them before."""
+    path = None if key.has_code else _path(key)
+    if path is None:
+        return None
+    with suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode(path.with_suffix(_SETTINGS).read_bytes(), type=dict[str, Setting])
+    return None
+
+
+def _remove(path: Path) -> None:
+    for one in (path, _files_beside(path), path.with_suffix(_SETTINGS)):
+        one.unlink(missing_ok=True)
+
+
+def _files_beside(path: Path) -> Path:
+    return path.with_suffix(".files")
+
+
+def _is_unchanged(path: Path) -> bool:
+    """Whether all files are as they were that the code of a capture was made from."""
+    try:
+        files = msgspec.json.decode(_files_beside(path).read_bytes(), type=tuple[FileState, ...])
+    except (OSError, msgspec.DecodeError):
+        return False
+    return all(one.holds() for one in files)
 
 
 def _captures(folder: Path | None) -> list[Path]:
@@ -126,7 +182,7 @@ def _shrink(folder: Path, *, keep: Path) -> None:
     for _, size, path in found:
         held += size
         if held > _limit_bytes() and path != keep:
-            path.unlink(missing_ok=True)
+            _remove(path)
 
 
 # --- The key ---
@@ -134,7 +190,7 @@ def _shrink(folder: Path, *, keep: Path) -> None:
 
 def _path(key: CaptureKey) -> Path | None:
     folder = cache_folder()
-    source = _source(key.model, key.options) if folder is not None else None
+    source = _source(key) if folder is not None else None
     if folder is None or source is None:
         return None
     facts = {
@@ -142,6 +198,7 @@ def _path(key: CaptureKey) -> Path | None:
         "source": source,
         "options": asdict(key.options),
         "how": dict(key.how),
+        "inputs": key.inputs,
         "python": sys.version,
         "packages": {name: installed_version(name) for name in _PACKAGES},
         "torchstone": _own_digest(),
@@ -149,14 +206,15 @@ def _path(key: CaptureKey) -> Path | None:
     return folder / f"{sha256(repr(facts).encode()).hexdigest()[:40]}.json"
 
 
-def _source(name: str, options: InputOptions) -> str | None:
-    """What a model is built from, by content; None where that is not known without running code."""
+def _source(key: CaptureKey) -> str | None:
+    """What a model is built from, by content; None where that is not known. Code is known by its files, elsewhere."""
+    name, options = key.model, key.options
     if options.pretrained or options.given_media():
         return None
+    if key.has_code:
+        return key.around
     if name.startswith("tiny:"):
         return name
-    if parse_target(name) is not None:
-        return None
     path = Path(name)
     with suppress(OSError):
         if path.is_dir():

@@ -74,9 +74,8 @@ def run_requested_check(
     if request.resume and request.folder is None:
         msg = "--resume needs the --dir of the interrupted run"
         raise InputError(msg)
-    subject = replace(_subject(replace(request.model, backward=False)), captured=request.captured)
+    subject, settings = _asked(request)
     name_code(request.model, progress, request.settings.backend)
-    settings = msgspec.structs.replace(request.settings, backward=request.model.backward)
     with _result_folder(request.folder) as folder:
         result = run_check(subject, settings, folder, stages=STAGES, resume=request.resume, observer=watching)
         if request.folder is not None:
@@ -84,6 +83,21 @@ def run_requested_check(
     if request.folder is None and result.findings:
         progress.note("add --dir D to keep the repro script of each failure, the IR and the report")
     return result
+
+
+def _asked(request: CheckRequest) -> tuple[Subject, Settings]:
+    subject = replace(_subject(replace(request.model, backward=False)), captured=request.captured)
+    return subject, msgspec.structs.replace(request.settings, backward=request.model.backward)
+
+
+@contextmanager
+def preparing_check(request: CheckRequest) -> Iterator[None]:
+    """Load the model and the backend of a check in its own process, while this one does something else."""
+    from torchstone.check.check_model import first_environment
+    from torchstone.workers.launcher import started_early
+
+    with started_early(first_environment(*_asked(request))):
+        yield
 
 
 def check_model(

@@ -14,11 +14,12 @@ from torchstone.formula.agent.providers import Provider, ProviderError
 from torchstone.formula.database.files import Formulas, key_of, remove_entry, save_entries, save_entry
 from torchstone.formula.database.templates import name_of
 from torchstone.record.cost import Causal
-from torchstone.record.formula import FormulaCost, FormulaEntry, MeasuredCost
+from torchstone.record.formula import FormulaCost, FormulaEntry, MeasuredCost, Setting
 from torchstone.record.trace import Trace
-from torchstone.workflows.cost import CostRequest, load_priced_trace, price_trace, pricing_of
+from torchstone.workflows.capture_cache import keep_settings, kept_settings
+from torchstone.workflows.cost import CostRequest, load_priced_trace, logits_keywords, price_trace, pricing_of
 from torchstone.workflows.formula_derive import built_by_transformers, make_bench
-from torchstone.workflows.model_source import ModelRequest
+from torchstone.workflows.model_source import ModelRequest, capture_key
 from torchstone.workflows.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -85,12 +86,18 @@ def _evaluated(request: FormulaCostRequest, trace: Trace, progress: Progress) ->
     formulas, variant = available_formulas(), _variant_of(trace)
     sample = Sample(trace=trace, table=table, known=_recorded_sizes(trace))
     seen = observe(sample)
-    known = _Known(formulas, {}, formulas.problems)
-    if not trace.configuration or request.agent is not None or known.need_the_model(seen, variant):
+    key = capture_key(request.cost.model, logits_keywords(request.cost.logits))
+    settings = kept_settings(key)
+    known = _Known(formulas, _other_settings(formulas, settings), formulas.problems)
+    needs_model = known.need_the_model(seen, variant, knows_settings=settings is not None)
+    if not trace.configuration or request.agent is not None or needs_model:
         blueprint = _transformers_blueprint(model, request.cost.model)
+        settings = _settings_of(blueprint)
+        if settings is not None:
+            keep_settings(key, settings)
         sample = Sample(trace=trace, table=table, known=_known_sizes(trace, blueprint))
         seen = observe(sample)
-        known = _Known.of(formulas, seen, variant, blueprint)
+        known = _Known.of(formulas, seen, variant, settings)
     else:
         blueprint = None
     derived: dict[str, str] = {}  # class -> why it could not be derived, "" where it could
@@ -142,12 +149,14 @@ class _Known:
     warnings: tuple[str, ...]
 
     @staticmethod
-    def of(formulas: Formulas, seen: "Sequence[Observation]", variant: str, blueprint: "Blueprint | None") -> "_Known":
+    def of(
+        formulas: Formulas, seen: "Sequence[Observation]", variant: str, settings: Mapping[str, Setting] | None
+    ) -> "_Known":
         """Compare every formula with the trace: what it contradicts is not used, and removed where it is the user's."""
         from torchstone.formula.derive.gate import judge
         from torchstone.formula.derive.validate import entry_of_call
 
-        known = _Known(formulas, _other_settings(formulas, blueprint), formulas.problems)
+        known = _Known(formulas, _other_settings(formulas, settings), formulas.problems)
         wrong = judge(formulas, seen, variant, entry_of_call).wrong_but_for_copies
         calls = {one.class_name: one for one in seen}
         for name, contradiction in wrong.items():
@@ -161,14 +170,14 @@ class _Known:
                 known.warnings += (f"removed {name_of(entry)} from your formulas: {contradiction.text}",)
         return known
 
-    def need_the_model(self, seen: "Sequence[Observation]", variant: str) -> bool:
-        """Whether a class has no formula that the trace confirms, or one of the user's, which may hold elsewhere."""
+    def need_the_model(self, seen: "Sequence[Observation]", variant: str, *, knows_settings: bool) -> bool:
+        """Whether a class has no formula that the trace confirms, or one of the user's for unknown settings."""
         from torchstone.formula.derive.gate import judge
         from torchstone.formula.derive.validate import entry_of_call
 
         entries = [entry_of_call(self.formulas, one, variant) for one in seen]
         own = any(one is not None and key_of(one.module_path, one.variant) in self.formulas.own for one in entries)
-        if own or self.missing(seen, variant):
+        if (own and not knows_settings) or self.missing(seen, variant):
             return True
         return bool(judge(self.formulas, seen, variant, entry_of_call).wrong_costs)
 
@@ -208,13 +217,18 @@ class _Known:
         return {name: "" if name in found else refused.get(name, whole) for name in missing}
 
 
-def _other_settings(formulas: Formulas, blueprint: "Blueprint | None") -> dict[str, str]:
-    """By key: the entries that were derived at other settings than those of the model."""
+def _settings_of(blueprint: "Blueprint | None") -> dict[str, Setting] | None:
     if blueprint is None:
-        return {}
+        return None
     from torchstone.formula.derive.derive_model import settings_of
 
-    own = settings_of(blueprint.config)
+    return settings_of(blueprint.config)
+
+
+def _other_settings(formulas: Formulas, own: Mapping[str, Setting] | None) -> dict[str, str]:
+    """By key: the entries that were derived at other settings than those of the model, where these are known."""
+    if own is None:
+        return {}
     blocked = {}
     for key in formulas.own:  # shipped entries are compared with the trace alone
         entry = formulas.entries[key]

@@ -207,14 +207,16 @@ def _own_parameters(trace: Trace) -> dict[str, int]:
 
 
 def _shapes(trace: Trace) -> dict[str, str]:
+    from torchstone.report.view.modules import show_specs
+
     found: dict[str, str] = {}
     calls = trace.module_calls
     for module, signature in zip(calls.modules, calls.signature_of, strict=True):
         path = trace.modules[module].path
         if path not in found:
             one = calls.signatures[signature]
-            given = [str(spec) for argument in one.arguments for spec in tensors_in(argument.value)]
-            found[path] = f"{', '.join(given)} -> {', '.join(map(str, tensors_in(one.output)))}"
+            given = [spec for argument in one.arguments for spec in tensors_in(argument.value)]
+            found[path] = f"{show_specs(given)} -> {show_specs(tensors_in(one.output))}"
     return found
 
 

@@ -13,7 +13,8 @@ from torchstone.errors import InputError, ModelInputsError, UnreadableFileError,
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.record.codec import load as load_record
 from torchstone.record.trace import Trace
-from torchstone.workflows.capture_cache import CaptureKey, cached_capture, keep_capture
+from torchstone.workflows.capture_cache import CaptureKey, cached_capture, is_off, keep_capture
+from torchstone.workflows.code_files import watched_code
 from torchstone.workflows.progress import SILENT, Progress
 from torchstone.workflows.shipped_captures import shipped_capture
 
@@ -60,9 +61,14 @@ def load_trace(
     kept = kept_trace(request, progress, keywords=keywords)
     if kept is not None:
         return set_fields(kept, provenance=set_fields(kept.provenance, command=request.command))
-    trace = _captured(request, progress, keywords)
-    if request.inputs is None:  # else Python code: what it reads is not known
-        keep_capture(_key(request, keywords), trace)
+    key = capture_key(request, keywords)
+    if not key.has_code or is_off():
+        trace = _captured(request, progress, keywords)
+        keep_capture(key, trace)
+        return trace
+    with watched_code() as seen:
+        trace = _captured(request, progress, keywords)
+    keep_capture(key, trace, seen.files())
     return trace
 
 
@@ -70,14 +76,14 @@ def kept_trace(
     request: ModelRequest, progress: Progress = SILENT, *, keywords: Mapping[str, object] = NO_KEYWORDS
 ) -> Trace | None:
     """The capture of an equal request that was made before, or comes with torchstone; None where there is none."""
-    if request.inputs is not None or not request.cached:
+    if not request.cached:
         return None
-    key = _key(request, keywords)
+    key = capture_key(request, keywords)
     kept = cached_capture(key)
     if kept is not None:
         progress.note(f"captured on {kept.provenance.created}; --no-cache captures again")
         return kept
-    shipped = shipped_capture(key) if not request.lines else None
+    shipped = shipped_capture(key) if not request.lines and not key.has_code else None
     if shipped is not None:
         versions = shipped.provenance.versions
         made_with = ", ".join(f"{name} {versions[name]}" for name in ("torch", "transformers") if name in versions)
@@ -85,9 +91,10 @@ def kept_trace(
     return shipped
 
 
-def _key(request: ModelRequest, keywords: Mapping[str, object]) -> CaptureKey:
+def capture_key(request: ModelRequest, keywords: Mapping[str, object]) -> CaptureKey:
+    """What the capture of a request is found by."""
     how = {"mode": request.mode, "reuse": request.reuse, "backward": request.backward, **keywords}
-    return CaptureKey(model=request.model, options=request.options, how=how)
+    return CaptureKey(model=request.model, options=request.options, how=how, inputs=request.inputs)
 
 
 def name_code(request: ModelRequest, progress: Progress, *more: str) -> None:

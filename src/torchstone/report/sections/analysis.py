@@ -40,7 +40,7 @@ def _closing_cards(analysis: Analysis) -> tuple[Card, ...]:
     """What is not known, and what to do next: the last lines of the terminal, too."""
     number, step = len(analysis.unknown), analysis.next_step
     parts = "; ".join(analysis.unknown) or "Everything that was asked has an answer."
-    value = "Nothing" if not number else "1 part" if number == 1 else f"{number} parts"
+    value = "No question" if not number else "1 part" if number == 1 else f"{number} parts"
     unknown = Card(title="What is unknown", value=value, detail=parts)
     return (unknown, Card(title="What to do next", value="Run", detail=step)) if step else (unknown,)
 
