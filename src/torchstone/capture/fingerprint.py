@@ -160,7 +160,7 @@ class EntryKeys:
         self._numbers: dict[Hashable, int] = {}  # each distinct key once
         self._known: dict[int, tuple[tuple[int, ...], int, object]] = {}  # by id: ids of its parts, key, what to keep
 
-    def keys(self, entries: list[Any]) -> frozenset[int]:
+    def keys(self, entries: list[object]) -> frozenset[int]:
         """The distinct keys of some entries."""
         *others, last = entries or [None]  # the last one is that of the layer before, which has just changed
         found = list(map(self._known.get, map(id, others)))

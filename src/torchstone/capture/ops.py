@@ -265,7 +265,12 @@ class OpRecorder(KernelOpMode):
         return tuple(self.tensors.number_of(tensor) for tensor in written.tensors)
 
     def _described(
-        self, schema: OpSchema, values: tuple[Any, Any, object], given: "_Met", made: "_Met", call: int | None
+        self,
+        schema: OpSchema,
+        values: tuple[tuple[object, ...], Mapping[str, object], object],
+        given: "_Met",
+        made: "_Met",
+        call: int | None,
     ) -> OpSignature:
         """The description of a call; that of one which looks the same to every capture is made once for all."""
         if call is None or not made.lasting:  # an op that writes may change the looks of what it was given
@@ -278,7 +283,10 @@ class OpRecorder(KernelOpMode):
         return signature
 
     def _signature(
-        self, schema: OpSchema, values: tuple[Any, Any, object], specs: Mapping[int, int] | None
+        self,
+        schema: OpSchema,
+        values: tuple[tuple[object, ...], Mapping[str, object], object],
+        specs: Mapping[int, int] | None,
     ) -> OpSignature:
         args, kwargs, result = values
         describer = self.tensors.describer(specs=specs)

@@ -41,7 +41,7 @@ class Descriptions:
         self.signatures: dict[object, OpSignature] = {}  # by the number of a call and the looks of its result
         self.results: dict[int, Any] = {}  # by the number of a call: how its result is made again
         self._stand_in = stand_in
-        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._numbers: dict[tuple[object, ...], int] = {}
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class Descriptions:
                 number = self.calls.setdefault(key, len(self.calls))
         return number
 
-    def _add(self, key: tuple[Any, ...], tensor: Tensor) -> int:
+    def _add(self, key: tuple[object, ...], tensor: Tensor) -> int:
         spec = spec_of(tensor, stand_in=self._stand_in)
         with self._lock:  # captures on two threads share this
             number = self._numbers.setdefault(key, len(self.specs))

@@ -1,7 +1,6 @@
 """Shapes, strides and offsets of views, as torch computes them."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -149,4 +148,4 @@ VIEW_RULES: dict[OpOverload, Callable[..., list[View] | None]] = {
     _aten.split.Tensor: _split,
     _aten.split_with_sizes.default: _split_with_sizes,
 }
-LISTS: frozenset[Any] = frozenset({_aten.unbind.int, _aten.split.Tensor, _aten.split_with_sizes.default})
+LISTS: frozenset[object] = frozenset({_aten.unbind.int, _aten.split.Tensor, _aten.split_with_sizes.default})
