@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from torchstone.capture import capture
+from torchstone.cost import price
 from torchstone.errors import InputError, ModelInputsError
 from torchstone.models.inputs import InputOptions
 from torchstone.models.load_model import load
@@ -126,6 +128,25 @@ def test_latent_attention_keeps_rows_or_on_request_what_they_expand_to() -> None
 
 
 @pytest.mark.parametrize(
+    "model", ["deepseek-ai/DeepSeek-V3", "moonshotai/Kimi-K2-Instruct", "deepseek-ai/DeepSeek-V3.2"]
+)
+def test_absorbed_latent_attention_saves_the_products_that_expand_rows(model: str) -> None:
+    """For each head and token: what expands a row, and the product with it, against the product with the row."""
+    layers, cached = 2, 1000
+    latent, absorbed = (cost(model, cache=kind, cache_len=cached, layers=layers) for kind in (None, "absorbed"))
+    config: Any = load(model, options=InputOptions(layers=layers)).model.config
+    plain, placed, own = config.qk_nope_head_dim, config.qk_rope_head_dim, config.v_head_dim
+    rank, tokens = config.kv_lora_rank, cached + 1
+    expanding = tokens * (rank * (plain + own) + (plain + placed) + own)
+    absorbing = plain * rank + tokens * (rank + placed + rank) + rank * own
+
+    saved = 2 * BATCH * layers * config.num_attention_heads * (expanding - absorbing)
+    assert latent.totals.matmul_flops - absorbed.totals.matmul_flops == saved
+    assert kept(absorbed) == kept(latent)
+    assert absorbed.totals.parameter_bytes == latent.totals.parameter_bytes
+
+
+@pytest.mark.parametrize(
     ("model", "kind"),
     [
         ("tiny:llama", "static"),
@@ -134,6 +155,10 @@ def test_latent_attention_keeps_rows_or_on_request_what_they_expand_to() -> None
         ("tiny:deepseek_v3", "static"),
         ("tiny:deepseek_v3", "expanded"),
         ("tiny:deepseek_v2", "expanded"),
+        ("tiny:deepseek_v3", "absorbed"),
+        ("tiny:deepseek_v2", "absorbed"),
+        ("tiny:deepseek_v32", "absorbed"),
+        ("tiny:kimi_linear", "absorbed"),
     ],
 )
 def test_the_answer_does_not_depend_on_how_the_cache_is_stored(model: str, kind: str) -> None:
@@ -179,6 +204,21 @@ def test_a_step_that_routes_by_value_is_captured_without_values(model: str) -> N
     assert outcome.table.cache is not None
 
 
+@pytest.mark.parametrize(
+    "model", ["tiny:switch_transformers", "tiny:jetmoe", "tiny:speecht5", "tiny:cpmant", "tiny:xlstm"]
+)
+def test_a_step_after_a_prefill_that_needs_values_costs_what_a_real_one_costs(model: str) -> None:
+    options = InputOptions(phase="decode", cache_len=20)
+    without = cost_model(CostRequest(model=ModelRequest(model=model, options=options)))
+    really = price(capture(*load(model, device="cpu", options=options)[:2], "cpu"))
+
+    assert without.trace.failure is None
+    assert without.table.totals.flops == really.totals.flops
+    assert without.table.cache is not None
+    assert really.cache is not None
+    assert without.table.cache.size_bytes == really.cache.size_bytes
+
+
 def test_after_a_prompt_the_cache_is_what_the_prompt_left() -> None:
     options = InputOptions(seq_len=40, batch_size=BATCH)
     table = cost_model(CostRequest(model=ModelRequest(model="tiny:llama", options=options))).table
@@ -206,7 +246,7 @@ def test_a_saved_trace_is_priced_in_blocks_but_keeps_its_cache(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"cache": "ring"}, "unknown cache 'ring'; use dynamic, static, paged, expanded"),
+        ({"cache": "ring"}, "unknown cache 'ring'; use dynamic, static, paged, expanded, absorbed"),
         ({"cache": "static"}, "--cache static applies only to the decode phase; add --phase decode"),
         ({"cache_size": 8}, "--cache-size is the size of a static cache; add --cache static"),
         ({"block_size": 8, "cache": "dynamic"}, "--block-size is the size of a paged cache; add --cache paged"),
@@ -223,6 +263,7 @@ def test_options_that_do_not_belong_together_are_refused(options: dict[str, Any]
     [
         ("tiny:llama", {"cache": "static", "cache_size": 20, "cache_len": 20}, "give 21 or more"),
         ("tiny:llama", {"cache": "expanded"}, "LlamaForCausalLM has no latent attention"),
+        ("tiny:llama", {"cache": "absorbed"}, "LlamaForCausalLM has no latent attention"),
         ("tiny:mamba", {"cache": "static"}, "MambaForCausalLM keeps states in cache_params"),
         ("tiny:recurrent_gemma", {"cache": "static"}, "RecurrentGemmaForCausalLM does not support a static cache"),
     ],

@@ -72,8 +72,8 @@ _OPTIONS: tuple[Option, ...] = (
     click.option(
         "--cache",
         type=click.Choice(CACHES),
-        help="KV cache: it grows (dynamic), has room for --cache-size tokens (static), lies in blocks (paged), or has "
-        "the keys and values of latent attention (expanded).",
+        help="KV cache: it grows (dynamic), has room for --cache-size tokens (static), lies in blocks (paged), has the "
+        "keys and values of latent attention (expanded), or has its rows, which are never expanded (absorbed).",
     ),
     click.option("--cache-size", type=click.IntRange(min=1), help="Tokens a static cache has room for."),
     click.option("--block-size", type=click.IntRange(min=1), help="Tokens in a block of a paged cache; 16 by default."),

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -225,6 +226,12 @@ def chosen_counters(names: str) -> tuple[str, ...]:
         msg = f"--compare-with: unknown counter {unknown[0]!r}; choose from {', '.join(COUNTERS)}, or all"
         raise InputError(msg)
     return wanted
+
+
+def missing(name: str) -> PeerCount | None:
+    """The result of a counter that is not installed, known without a process for it; None for one that is."""
+    package = COUNTERS[name][0].partition(".")[0]
+    return None if find_spec(package) is not None else _failed(name, f"not installed ({package})", time.perf_counter())
 
 
 def count_with(name: str, model: "nn.Module", args: Arguments, kwargs: Keywords) -> PeerCount:

@@ -7,7 +7,7 @@ from typing import Any
 from torchstone.errors import InputError, ModelInputsError
 
 PHASES = ("prefill", "decode")
-CACHES = ("dynamic", "static", "paged", "expanded")
+CACHES = ("dynamic", "static", "paged", "expanded", "absorbed")
 DEFAULT_BLOCK = 16  # tokens, as vLLM's default
 MEDIA = ("text", "image", "audio")  # real inputs, by the name of their option
 _SIZES = ("batch_size", "seq_len", "image_size")
@@ -59,8 +59,8 @@ class InputOptions:
 
     @property
     def needs_own_cache(self) -> bool:
-        """Whether the model runs on another cache than the one it makes by itself."""
-        return self.cache in ("static", "expanded")
+        """Whether the model runs on another cache than the one it makes by itself, or uses it in another way."""
+        return self.cache in ("static", "expanded", "absorbed")
 
     def _check_cache(self) -> None:
         if self.cache not in (None, *CACHES):

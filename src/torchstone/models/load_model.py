@@ -181,10 +181,10 @@ def _transformers_model(model: str, options: InputOptions, device: str, *, input
     # formulas; with values, tables such as the frequencies of a rotary embedding keep the precision they were built in.
     own = _float_type(built.model) if device == "meta" else None
     cast_model(built.model, parse_dtype(options.dtype) or own)
-    if options.cache == "expanded":
-        from torchstone.models.example_inputs.cache_kinds import expand_latents
+    if options.cache in ("expanded", "absorbed"):
+        from torchstone.models.example_inputs.cache_kinds import absorb_latents, expand_latents
 
-        expand_latents(built.model)
+        (expand_latents if options.cache == "expanded" else absorb_latents)(built.model)
     if inputs_are_given:
         return _FoundModel(model=built.model, inputs=None, weights=built.weights)
     generate = inputs_from_media if options.given_media() else inputs_for_architecture

@@ -190,6 +190,7 @@ OVERRIDES: Mapping[str, Mapping[str, object]] = {
     "textnet": {"hidden_sizes": [64, 64, 128, 256, 512]},
     "time_series_transformer": _SERIES,
     "voxtral": {"audio_token_id": 500},
+    "xlstm": {"hidden_size": 128, "embedding_dim": 128},
     "xmod": {"default_language": "en_XX", "languages": ["en_XX"]},
 }
 

@@ -39,10 +39,19 @@ def compare_with_peers(
     A counter that fails or ends its process is a result. Each runs in a process of its own, started by spawn: a script
     that calls this needs `if __name__ == "__main__"`.
     """
+    from torchstone.cost.peers import missing
+
     device = "cpu" if table.totals.parameter_bytes < _LARGE_BYTES else "meta"
+    absent = {name: count for name in names if (count := missing(name)) is not None}
+    waiting = [name for name in names if name not in absent]
+    if len(waiting) > 1:
+        progress.note(f"counting with {', '.join(waiting)}, one after the other, each in a process of its own")
     compared = []
     for name in names:
-        with progress.step(f"counting with {name}"):
+        if name in absent:
+            compared.append(_compared(table, absent[name]))
+            continue
+        with progress.step(f"counting with {name} ({waiting.index(name) + 1} of {len(waiting)})"):
             compared.append(_compared(table, _count_in_child(name, model, device)))
     return CostComparison(matmul_flops=table.totals.matmul_flops, counters=tuple(compared))
 

@@ -1,16 +1,22 @@
 """Caches that a decode step can start from beside the one that a model makes by itself."""
 
 from types import MethodType
+from typing import Any
 
 import torch
 from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache, PreTrainedConfig, StaticCache
 from transformers.cache_utils import Cache, DynamicLayer
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from torchstone.errors import ModelInputsError
 
 _EXPAND = "expand_kv"  # of all attention modules in transformers that keep compressed rows instead of keys and values
 _OWNER = "torchstone_layer"
+_ABSORBS = "torchstone_absorbs"
+_FUSED = "sdpa"
+_SIZES = ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "kv_lora_rank")
 
 
 def empty_cache(kind: str, config: PreTrainedConfig, name: str, size: int) -> Cache | None:
@@ -77,6 +83,75 @@ def expand_latents(model: nn.Module) -> None:
         raise ModelInputsError(msg)
     for module in latent:
         setattr(module, _EXPAND, MethodType(_expand_and_keep, module))
+
+
+def absorb_latents(model: nn.Module) -> None:
+    """Let attention over compressed rows multiply queries and results by what would expand the rows, not the rows.
+
+    The scores are those of the compressed rows themselves, which all heads share: the same result from other products,
+    and the form in which models are served. Raises ModelInputsError for a model that cannot run like this.
+    """
+    latent = [module for module in model.modules() if callable(getattr(type(module), _EXPAND, None))]
+    name = type(model).__name__
+    if not latent:
+        msg = f"{name} has no latent attention, which could be absorbed; drop --cache absorbed"
+        raise ModelInputsError(msg)
+    for module in latent:
+        weights: Any = getattr(module, "kv_b_proj", None)
+        known = isinstance(weights, nn.Linear) and weights.bias is None
+        if not known or not all(isinstance(getattr(module, size, None), int) for size in _SIZES):
+            msg = f"{type(module).__name__} of {name} expands its rows in a way of its own; drop --cache absorbed"
+            raise ModelInputsError(msg)
+        if getattr(module.config, "_attn_implementation", None) != _FUSED:
+            msg = f"{name} does not use torch's fused attention, which is exchanged for this; drop --cache absorbed"
+            raise ModelInputsError(msg)
+        setattr(module, _EXPAND, MethodType(_rows_as_they_are, module))
+        setattr(module, _ABSORBS, True)
+    if ALL_ATTENTION_FUNCTIONS[_FUSED] is not _attention:
+        ALL_ATTENTION_FUNCTIONS[_FUSED] = _attention  # for other modules it is what it was
+
+
+def _rows_as_they_are(
+    _module: nn.Module, latents: torch.Tensor, rotary: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.cat((latents, rotary), dim=-1), latents
+
+
+def _attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    **settings: Any,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Torch's fused attention, absorbed where the module asks for it."""
+    if not getattr(module, _ABSORBS, False):
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **settings)
+    plain, rotary, own, rank = (int(getattr(module, size)) for size in _SIZES)
+    batch, heads, rows, _ = query.shape
+    weights: Any = module.kv_b_proj
+    for_keys, for_values = weights.weight.view(heads, plain + own, rank).split([plain, own], dim=1)
+    unplaced, placed = query.split([plain, rotary], dim=-1)
+    asked = torch.cat((_each_head(unplaced, for_keys), placed), dim=-1).reshape(batch, 1, heads * rows, -1)
+    tokens = key.shape[2]
+    if attention_mask is None and rows > 1:
+        attention_mask = torch.ones(rows, tokens, dtype=torch.bool, device=query.device).tril(tokens - rows)
+    if attention_mask is not None:
+        whole = attention_mask[..., :tokens].expand(batch, heads, rows, tokens)
+        attention_mask = whole.reshape(batch, 1, heads * rows, tokens)
+    found = nn.functional.scaled_dot_product_attention(
+        asked, key, value, attn_mask=attention_mask, scale=settings.get("scaling")
+    )
+    result = _each_head(found.view(batch, heads, rows, rank), for_values.transpose(1, 2))
+    return result.transpose(1, 2).contiguous(), None
+
+
+def _each_head(rows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Rows of each head times the matrix of that head, which is read once for all sequences."""
+    batch, heads, count, size = rows.shape
+    product = torch.bmm(rows.transpose(0, 1).reshape(heads, batch * count, size), weights)
+    return product.view(heads, batch, count, -1).transpose(0, 1)
 
 
 def _expand_and_keep(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torchstone.models.example_inputs.cache_kinds import empty_cache, expand_lat
 from torchstone.models.example_inputs.context import DEFAULT_SEQ_LEN, InputBuilder, InputContext
 from torchstone.models.example_inputs.text import vocabulary
 from torchstone.models.inputs import Inputs
+from torchstone.models.prepare import memory_shortage
 from torchstone.models.pretrained import Blueprint, build, quiet_and_offline
 
 DECODE = "decode"
@@ -24,7 +26,10 @@ _DECODER_IDS = "decoder_input_ids"
 _IDS = "input_ids"
 _NEW_TOKENS = 1
 _UNUSUAL = "torchstone_unusual"
+_OWN_CACHES = ("dynamic", "paged", "absorbed")  # that a model makes by itself
 _READ_BACK = "aten::_local_scalar_dense"
+_TAKE_ALL_TOKENS = ("cpmant",)  # and leave out those in the cache after the embedding
+_SMALL_BYTES = 4 << 30  # of weights that are made to run a prefill
 _FEW_TOKENS = 32  # more than any convolution of a recurrent layer looks back
 
 
@@ -138,20 +143,71 @@ def _run_prefill(arguments: Mapping[str, object], context: InputContext, bluepri
 
     On cpu the model itself runs. On meta a copy in bfloat16 runs, because every meta kernel accepts that dtype.
     """
-    device = next(context.model.parameters()).device
+    parameters = list(context.model.parameters())  # a table of positions may have values where weights have none
+    device = next((one.device for one in parameters if one.is_meta), parameters[0].device)
     runner = _bfloat16_copy(blueprint, context) if device.type == "meta" else context.model
     given = {name: _moved(value, device, _dtype_of(runner)) for name, value in arguments.items()}
     try:
         with quiet_and_offline(), torch.no_grad(), _ChecksPass():
             output = runner(**given)
     except Exception as error:  # whatever the model raises, there is no cache to continue with
-        reason = " ".join(str(error).split()).partition(". ")[0]
-        name = type(context.model).__name__
-        msg = f"the cache for the decode phase cannot be generated, since {name} failed on the prefill: {reason}"
-        raise ModelInputsError(msg) from error
+        if device.type == "meta" and _is_small(context.model) and context.options.cache in (None, *_OWN_CACHES):
+            return _run_really(arguments, context, blueprint)
+        raise _failed(context, error) from error
     if runner is not context.model:
         _copy_states(runner, context.model)
     return output
+
+
+def _failed(context: InputContext, error: Exception) -> ModelInputsError:
+    reason = " ".join(str(error).split()).partition(". ")[0]
+    name = type(context.model).__name__
+    return ModelInputsError(
+        f"the cache for the decode phase cannot be generated, since {name} failed on the prefill: {reason}"
+    )
+
+
+def _is_small(model: nn.Module) -> bool:
+    size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    return size <= _SMALL_BYTES and not memory_shortage(model)
+
+
+def _run_really(arguments: Mapping[str, object], context: InputContext, blueprint: Blueprint) -> object:
+    """Run a prefill that needs values, such as the experts that tokens go to, on weights made for it.
+
+    What it leaves is handed over without values: the form of a cache does not depend on them.
+    """
+    runner = build(blueprint, device="cpu", seed=context.options.seed)
+    try:
+        with quiet_and_offline(), torch.no_grad():
+            output = runner(**arguments)
+    except Exception as error:  # as above: it is the model's own code
+        raise _failed(context, error) from error
+    left: dict[str, object] = {name: getattr(output, name, None) for name in (*_CACHES, "encoder_last_hidden_state")}
+    for holder in (left, *(value for name, value in arguments.items() if name in _CACHES)):
+        _without_values(holder, set())
+    for module in runner.modules():
+        kept = vars(module)
+        kept.update({name: _without_values(one, set()) for name, one in kept.items() if isinstance(one, torch.Tensor)})
+    _copy_states(runner, context.model)
+    return SimpleNamespace(**left)
+
+
+def _without_values(holder: object, met: set[int]) -> object:
+    """A tensor on the meta device; of anything else, the tensors inside it are exchanged for such, in place."""
+    if isinstance(holder, torch.Tensor):
+        return holder.to("meta", torch.bfloat16 if holder.is_floating_point() else holder.dtype)
+    if isinstance(holder, type) or id(holder) in met:
+        return holder
+    met.add(id(holder))
+    if isinstance(holder, list):
+        holder[:] = [_without_values(value, met) for value in holder]
+    elif isinstance(holder, tuple) and type(holder) is tuple:
+        return tuple(_without_values(value, met) for value in holder)
+    attributes = holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})
+    for name, value in list(attributes.items()):
+        attributes[name] = torch.device("meta") if isinstance(value, torch.device) else _without_values(value, met)
+    return holder
 
 
 class _EncoderOutput(BaseModelOutput):
@@ -226,6 +282,8 @@ def _recast_value(value: object, dtype: torch.dtype) -> object:
         return _alone(value.to(dtype) if value.dtype == torch.bfloat16 else value)
     if isinstance(value, torch.dtype):
         return dtype if value == torch.bfloat16 else value
+    if type(value) is tuple:
+        return tuple(_recast_value(part, dtype) for part in value)
     _recast(value, dtype)
     return value
 
@@ -239,7 +297,8 @@ def _alone(tensor: torch.Tensor) -> torch.Tensor:
 def _add_step(builder: InputBuilder, prefill: Inputs, context: InputContext, ids_name: str, cached: int) -> None:
     """One token, a mask over the cache and it, and its position."""
     own = prefill.kwargs[ids_name].shape
-    shape = (own[0], _NEW_TOKENS, *own[2:])
+    tokens = cached + _NEW_TOKENS if context.config.model_type in _TAKE_ALL_TOKENS else _NEW_TOKENS
+    shape = (own[0], tokens, *own[2:])
     builder.tokens(ids_name, shape, below=vocabulary(context), avoid=context.special_tokens())
     if ids_name == _DECODER_IDS:
         if "attention_mask" in prefill.kwargs:  # over the encoder's tokens
