@@ -16,7 +16,7 @@ NEEDS_TORCH = [
     "inspect tiny:bert",
     "cost net.py",
     "cost net.py --prices script.py",
-    "cost microsoft/resnet-50 --by formula",
+    "cost microsoft/resnet-50 --batch-size 2 --by formula",  # at its default inputs, a capture comes with torchstone
     "reference net.py --dir out",
     "reference compare one two",
     "reference verify one",
