@@ -14,6 +14,7 @@ from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
 from torchstone.record.base import Record
 
 if TYPE_CHECKING:
+    from torchstone.formula.agent.providers import Provider
     from torchstone.record.cost import Formats
     from torchstone.record.formula import FormulaCost
     from torchstone.workflows.cost import CostOutcome, CostRequest, Logits, Optimizer
@@ -303,12 +304,17 @@ def _from_formulas(request: ModelRequest, options: CostOptions) -> int:
     return EXIT_FINE
 
 
+def _agent_of(options: CostOptions) -> "Provider":
+    from torchstone.workflows.formula_agent import choose_provider
+
+    return choose_provider(options.provider, options.answers, None)
+
+
 def _by_formula(request: "CostRequest", options: CostOptions, session: Session) -> int:
     from torchstone.record.codec import encode
     from torchstone.workflows.cost_by_formula import FormulaCostRequest, cost_by_formula
-    from torchstone.workflows.formula_agent import choose_provider
 
-    agent = choose_provider(options.provider, options.answers, None) if options.agent else None
+    agent = _agent_of(options) if options.agent else None
     outcome = cost_by_formula(FormulaCostRequest(cost=request, agent=agent), TerminalProgress(session))
     for warning in outcome.warnings:  # in quiet sessions, too: a formula that cannot be read is not a hint
         click.echo(f"torchstone: warning: {warning}", err=True)

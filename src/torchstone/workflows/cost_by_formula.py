@@ -179,7 +179,7 @@ class _Known:
         own = any(one is not None and key_of(one.module_path, one.variant) in self.formulas.own for one in entries)
         if (own and not knows_settings) or self.missing(seen, variant):
             return True
-        return bool(judge(self.formulas, seen, variant, entry_of_call).wrong_costs)
+        return bool(judge(self.formulas, seen, variant, entry_of_call).wrong_but_for_copies)
 
     def missing(self, seen: "Sequence[Observation]", variant: str) -> list[str]:
         """Classes without an entry for the code path and the sizes they were called with, inner ones first."""

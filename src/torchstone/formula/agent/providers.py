@@ -1,9 +1,7 @@
 """Providers that answer a prompt: recorded answers, or Claude Code (command line or SDK) with read-only tools."""
 
-import asyncio
 import shutil
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -147,6 +145,8 @@ class ClaudeSdk:
             import claude_agent_sdk as sdk
         except ImportError as error:
             raise MissingExtraError(needed_for="asking Claude by its Python package", extra="agent") from error
+        from concurrent.futures import ThreadPoolExecutor  # slow to import, as asyncio is, and needed here alone
+
         try:
             with ThreadPoolExecutor(max_workers=1) as apart:  # a caller may be inside an event loop of its own
                 return apart.submit(self._ask_and_wait, question).result()
@@ -158,6 +158,8 @@ class ClaudeSdk:
             raise ProviderError(msg) from error
 
     def _ask_and_wait(self, question: str) -> str:
+        import asyncio
+
         return asyncio.run(asyncio.wait_for(self._ask(question), self.timeout_s))
 
     async def _ask(self, question: str) -> str:
