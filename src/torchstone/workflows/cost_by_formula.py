@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from torchstone.errors import FormulaError, InputError, TorchstoneError
-from torchstone.formula.agent.providers import Provider, ProviderError
 from torchstone.formula.database.files import Formulas, key_of, remove_entry, save_entries, save_entry
 from torchstone.formula.database.templates import name_of
 from torchstone.record.cost import Causal
@@ -18,12 +17,12 @@ from torchstone.record.formula import FormulaCost, FormulaEntry, MeasuredCost, S
 from torchstone.record.trace import Trace
 from torchstone.workflows.capture_cache import keep_settings, kept_settings
 from torchstone.workflows.cost import CostRequest, load_priced_trace, logits_keywords, price_trace, pricing_of
-from torchstone.workflows.formula_derive import built_by_transformers, make_bench
 from torchstone.workflows.model_source import ModelRequest, capture_key
 from torchstone.workflows.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from torchstone.formula.agent.prompt import ClassSource
+    from torchstone.formula.agent.providers import Provider
     from torchstone.formula.derive.observe import Observation, Sample
     from torchstone.formula.derive.validate import Options
     from torchstone.models.pretrained import Blueprint
@@ -38,7 +37,7 @@ class FormulaCostRequest:
     """A model to price, and the provider for formulas that cannot be derived."""
 
     cost: CostRequest
-    agent: Provider | None = None  # None: classes without a formula stay traced only
+    agent: "Provider | None" = None  # None: classes without a formula stay traced only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +201,8 @@ class _Known:
 
         options = _path_of(setup.trace)
         image_size = setup.request.options.image_size
+        from torchstone.workflows.formula_derive import make_bench
+
         bench = make_bench("deriving formulas")
         model = ConfiguredModel(blueprint=setup.blueprint, bench=bench, options=options, image_size=image_size)
         library = derive_model(model, seen)
@@ -250,6 +251,7 @@ def _transformers_blueprint(name: str, request: ModelRequest) -> "Blueprint | No
     if find_spec("transformers") is None:
         return None
     from torchstone.models.pretrained import find_blueprint
+    from torchstone.workflows.formula_derive import built_by_transformers
 
     if not built_by_transformers(name):
         return None
@@ -294,8 +296,10 @@ class _Answers:
     warnings: tuple[str, ...] = ()
 
 
-def _ask(unknown: _Unknown, sample: "Sample", formulas: Formulas, agent: Provider, progress: Progress) -> _Answers:
+def _ask(unknown: _Unknown, sample: "Sample", formulas: Formulas, agent: "Provider", progress: Progress) -> _Answers:
     """Ask for one class after the other; correct answers are stored as pending, and may be used by the next class."""
+    from torchstone.formula.agent.providers import ProviderError
+
     refused: dict[str, str] = {}
     if not unknown.reasons:
         return _Answers(formulas=formulas, refused=refused)
@@ -320,7 +324,7 @@ def _ask(unknown: _Unknown, sample: "Sample", formulas: Formulas, agent: Provide
 
 
 def _answer(
-    name: str, unknown: _Unknown, points: list[MeasuredCost], formulas: Formulas, agent: Provider, trace: Trace
+    name: str, unknown: _Unknown, points: list[MeasuredCost], formulas: Formulas, agent: "Provider", trace: Trace
 ) -> tuple[FormulaEntry | None, str]:
     """The accepted entry of a class, or None and what was wrong with the last answer."""
     from torchstone.formula.agent.ask import FEWEST_POINTS, Subject, ask_for_entry, discrepancy
@@ -377,6 +381,7 @@ def _samples_at_other_sizes(unknown: _Unknown) -> "Iterator[Sample]":
         return
     from torchstone.formula.derive.samples import plan_of, sample_model_randomly
     from torchstone.formula.derive.validate_library import options_of
+    from torchstone.workflows.formula_derive import make_bench
 
     options = options_of(unknown.variant)
     plan = plan_of(unknown.model_type, decode=options.decode)
