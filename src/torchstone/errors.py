@@ -8,6 +8,7 @@
         ├── CaptureError         2  the requested capture is not possible for this model
         ├── FormulaError         2  a formula cannot be read, bound or evaluated
         │   ├── OutsideDomainError  2  a formula is not valid at the given parameters
+        │   ├── ZeroDivisorError    2  a formula divides by zero at the given parameters
         │   └── UnknownFormulaError 2  no formula is known for the class
         ├── UnreadableFileError  2  a file is missing, damaged or of the wrong kind
         │   └── NewerSchemaError 2  a file was written by a newer torchstone
