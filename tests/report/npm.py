@@ -22,7 +22,7 @@ def absent(reason: str) -> NoReturn:
 
 
 def node_modules() -> Path:
-    """The folder with TypeScript and axe-core."""
+    """The folder with TypeScript, axe-core and KaTeX."""
     wanted = (SCRIPTS / "package.json").read_bytes()
     fetched = CACHE / "fetched.json"  # written last, so that a fetch that was cut off is done again
     CACHE.mkdir(parents=True, exist_ok=True)

@@ -1,14 +1,9 @@
-"""Formulas as LaTeX: as in a paper, and accepted by a renderer.
-
-The renderer is KaTeX. Install it with `npm install --no-save katex` in the folder of the project, or name the folder of
-its node_modules in NODE_PATH.
-"""
+"""Formulas as LaTeX: as in a paper, and accepted by a renderer, KaTeX, which is fetched once into .cache/."""
 
 import json
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -68,7 +63,6 @@ for (const text of texts) {
 }
 console.log(JSON.stringify(failed));
 """
-ROOT = Path(__file__).parents[3]
 ODD = (
     "a**b**c",
     "-(a + b)**2",
@@ -82,16 +76,15 @@ ODD = (
 
 def rendering_problems(texts: list[str]) -> list[list[str]]:
     """What KaTeX does not accept, in its strict mode."""
+    from tests.report.npm import absent, node_modules  # not on Windows, where the other tests of this file run
+
     node = shutil.which("node")
-    folders = os.pathsep.join(filter(None, (str(ROOT / "node_modules"), os.environ.get("NODE_PATH", ""))))
     if node is None:
-        pytest.skip("rendering LaTeX needs node and katex")
+        absent("rendering LaTeX needs node")
     done = subprocess.run(
         [node, "-e", RENDER], input=json.dumps(texts), capture_output=True, text=True, check=False,
-        env={**os.environ, "NODE_PATH": folders},
+        env={**os.environ, "NODE_PATH": str(node_modules())},
     )  # fmt: skip
-    if "Cannot find module 'katex'" in done.stderr:
-        pytest.skip("rendering LaTeX needs katex: npm install --no-save katex")
     assert done.returncode == 0, done.stderr
     found: list[list[str]] = json.loads(done.stdout)
     return found
