@@ -106,10 +106,10 @@ def test_what_is_not_a_bundle_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_executed_is_named_first(folder: Path) -> None:
-    told: list[str] = []
-    write_bundle(folder, "1", None, deadline_s=PATIENCE_S, say=told.append)
+    lines: list[str] = []
+    write_bundle(folder, "1", None, deadline_s=PATIENCE_S, say=lines.append)
 
-    assert told == [f"executing {folder}/repros/001_aten_mm_default.py with {sys.executable} ..."]
+    assert lines == [f"executing {folder}/repros/001_aten_mm_default.py with {sys.executable} ..."]
 
 
 @pytest.mark.parametrize("kind", ["repro", "ir", "link"])
