@@ -36,6 +36,13 @@ class Crossed(nn.Module):
     def forward(self, x):
         return self.columns(self.rows(x).transpose(1, 2))
 
+class Expanded(Crossed):
+    def forward(self, x):
+        return self.columns(self.rows(x)[:, :1].expand(-1, 4, -1))
+
+def expanded_model():
+    return Expanded(), torch.ones(3, 8, 8)
+
 def crossed_model():
     return Crossed(), torch.ones(3, 8, 8)
 
@@ -268,8 +275,11 @@ def test_a_switch_of_the_configuration_is_a_setting_or_a_parameter(
     assert result.count(Coverage.TRACED) == 0
 
 
-def test_a_call_that_copies_a_strided_input_is_traced_only_and_the_formula_still_serves_the_others(home: Path) -> None:
-    result = cost(f"{home}/net.py:crossed_model").result
+@pytest.mark.parametrize("model", ["crossed_model", "expanded_model"])
+def test_a_call_that_copies_a_strided_input_is_traced_only_and_the_formula_still_serves_the_others(
+    home: Path, model: str
+) -> None:
+    result = cost(f"{home}/net.py:{model}").result
     found = {one.path: one for one in result.modules}
 
     assert result.disagreeing == ()

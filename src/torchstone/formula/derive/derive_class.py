@@ -91,7 +91,7 @@ def _contiguous(calls: Sequence[Observation]) -> Sequence[Observation]:
 
     A strided input may cost a copy; its strides are no parameters.
     """
-    plain = [seen for seen in calls if not seen.strided and seen.parameters.rule != CONFIGURED]
+    plain = [seen for seen in calls if not seen.reordered and seen.parameters.rule != CONFIGURED]
     return plain or calls
 
 

@@ -320,7 +320,8 @@ class Observation:
     own_tensors: tuple[TensorSpec, ...] = ()  # its own parameters and buffers
     weight_bytes: int = 0  # parameters and buffers of the module and everything inside, each storage once
     attributes: Mapping[str, Value] = field(default_factory=dict)  # of the module: scalars that configure it
-    strided: bool = False  # an argument has gaps or another order in memory, which may cost a copy
+    strided: bool = False  # an argument is not contiguous in memory, which may cost a copy
+    reordered: bool = False  # one is so without being expanded: how often rows repeat may be a parameter
     find_moments: Callable[[], dict[Place, Moment]] | None = None  # computed on first use: not every call needs it
     _moments: dict[Place, Moment] | None = None
 
@@ -351,7 +352,8 @@ def observe(sample: Sample) -> list[Observation]:
             own_tensors=tensors[call.module][0],
             weight_bytes=tensors[call.module][1],
             attributes=dict(trace.modules[call.module].attributes),
-            strided=any(not spec.is_contiguous and 0 not in (spec.stride or ()) for spec in _tensors_given(call)),
+            strided=any(not spec.is_contiguous for spec in _tensors_given(call)),
+            reordered=any(not spec.is_contiguous and 0 not in (spec.stride or ()) for spec in _tensors_given(call)),
             find_moments=None
             if sample.lifetimes is None
             else partial(peak_per_place, trace, sample.lifetimes, call.index),
