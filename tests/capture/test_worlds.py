@@ -141,3 +141,21 @@ def test_small_integer_buffers_keep_their_values() -> None:
 
     assert world.hold(table) is table
     assert world.is_stand_in(world.hold(table.float()))
+
+
+@pytest.mark.parametrize("mode", STAND_INS)
+@pytest.mark.parametrize("rows", [31, 33])  # 4,063,232 and 4,325,376 values: on both sides of the usual limit
+def test_a_large_batch_takes_the_branch_of_a_small_one(mode: str, rows: int) -> None:
+    """Models ask whether a mask is all ones, of any number of sequences."""
+
+    def attend(weight: Tensor, mask: Tensor) -> Tensor:
+        return weight.exp() if mask.bool().all() else weight.sin()
+
+    trace = capture(Table(attend), torch.ones(rows, 131_072, dtype=torch.int64), mode=mode)
+    assert shapes(trace, "aten.exp.default") == [(6, 4)]
+
+
+def test_large_images_have_no_values_beside_large_masks() -> None:
+    world = FakeWorld()
+    world.enter(torch.ones(5_000, 1_000, dtype=torch.int64))
+    assert world.is_stand_in(world.enter(torch.ones(6_000, 1_000)))

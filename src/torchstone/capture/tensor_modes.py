@@ -25,6 +25,7 @@ from torchstone.capture.tables import storage_pointer
 _CPU = torch.device("cpu")
 _META = torch.device("meta")
 _MOST_KNOWN = 1 << 22  # elements; a mask over two thousand tokens
+_MOST_GIVEN = 1 << 26  # whole numbers and truth values among the inputs: a mask over 131,072 tokens of 512 sequences
 _MOST_ASSUMED = 1 << 26  # where the run cannot go on without values: a batch of images
 _RUN_WITHOUT_MEASURING = 1 << 12  # inputs this small cannot make a large result
 _INDEXED = (torch.ops.aten.index, torch.ops.aten.index_put, torch.ops.aten.index_put_, torch.ops.aten._unsafe_index)
@@ -170,7 +171,13 @@ class StandInWorld(World):
         return ref(tensor, lambda _: self._substitutes.pop(number, None))
 
     def enter(self, tensor: Tensor) -> Tensor:
-        """A model input as this world takes it: small integers keep their values."""
+        """A model input as this world takes it: token ids, masks and positions keep their values, and so do small ones.
+
+        Models branch on a mask's values. A batch beyond the usual limit must not take another branch than a small one,
+        so what follows from the mask may become as large as the mask is.
+        """
+        if not (tensor.is_floating_point() or tensor.is_complex()) and tensor.numel() <= _MOST_GIVEN:
+            self._most_known = max(self._most_known, tensor.numel())
         if tensor.is_meta or self.is_stand_in(tensor) or not self.keeps_values(tensor):
             return self.make_unseen(tensor)  # which nothing but the model's arguments holds
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
