@@ -136,3 +136,13 @@ def test_a_module_is_found_from_the_working_directory(tmp_path: Path, monkeypatc
 def test_a_module_that_does_not_exist_is_named() -> None:
     with pytest.raises(UnknownModelError, match=r"no module named 'ts_absent', needed for ts_absent\.mod:f"):
         code_of("ts_absent.mod:f")
+
+
+def test_a_library_that_fails_to_import_inside_the_file_is_named(tmp_path: Path) -> None:
+    """Importing a package that fails leaves its folders without a file behind, and those ask for their parent."""
+    write(tmp_path / "half" / "__init__.py", "import half.inner.leaf\nimport no_such_module_at_all\n")
+    write(tmp_path / "half" / "inner" / "leaf.py", "")
+    write(tmp_path / "net.py", "def load_model():\n    import half\n")
+    code = code_of(f"{tmp_path}/net.py::load_model")
+    with pytest.raises(ModelError, match="no_such_module_at_all"):
+        code.call(code.attribute("load_model"), name="load_model")

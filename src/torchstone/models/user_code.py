@@ -133,7 +133,10 @@ def importable(folder: Path) -> Iterator[None]:
 
 def _is_in_folder(module: ModuleType, folder: Path) -> bool:
     """Whether a module, or a package without a file, is the user's own and not an installed one."""
-    places = [module.__file__] if getattr(module, "__file__", None) else list(getattr(module, "__path__", ()))
+    try:
+        places = [module.__file__] if getattr(module, "__file__", None) else list(getattr(module, "__path__", ()))
+    except KeyError:  # a package without a file, inside one whose own import failed: it looks for its parent
+        return False
     paths = [Path(place).resolve() for place in places if place is not None]
     return any(path.is_relative_to(folder) and "site-packages" not in path.parts for path in paths)
 
