@@ -55,14 +55,25 @@ def live_memory(short: Short, storages: Storages) -> LiveMemory:
     """Follow every piece of memory through the run."""
     lives = lives_of(short.trace, storages)
     pieces = [_per_block(run, storages, lives) for run in short.runs]
+    timeline = _spread(short, storages, lives, pieces)
+    top = timeline.index(max(timeline)) if timeline else -1
+    alive = _AliveAt(short, storages, lives, short.moment(top)).found(pieces)
+    return LiveMemory(timeline_bytes=tuple(timeline), peak=_peak(short, storages, alive, top))
+
+
+def peak_bytes(short: Short, storages: Storages, lives: Lives) -> int:
+    """The most bytes that are held at a time; `lives` do not depend on the sizes of the storages."""
+    pieces = [_per_block(run, storages, lives) for run in short.runs]
+    return max(_spread(short, storages, lives, pieces), default=0)
+
+
+def _spread(short: Short, storages: Storages, lives: Lives, pieces: Sequence[_PerBlock]) -> list[int]:
+    """Bytes held at each op call of the whole trace."""
     changes = [
         Change(kept=_bytes(one.kept, storages), freed=_bytes([piece for piece, _ in one.freed], storages))
         for one in pieces
     ]
-    timeline = short.spread(_timeline(storages, lives), changes)
-    top = timeline.index(max(timeline)) if timeline else -1
-    alive = _AliveAt(short, storages, lives, short.moment(top)).found(pieces)
-    return LiveMemory(timeline_bytes=tuple(timeline), peak=_peak(short, storages, alive, top))
+    return short.spread(_timeline(storages, lives), changes)
 
 
 def lives_of(trace: Trace, storages: Storages) -> Lives:

@@ -5,10 +5,10 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from itertools import accumulate
 from math import isfinite
 from pathlib import Path
 
+from torchstone.cost.largest_batch import largest_batches
 from torchstone.errors import InputError
 from torchstone.record.cost import Bound, CostTable, Hardware, Kind, OpPrediction, Prediction, SignatureCost
 from torchstone.record.files import read_text
@@ -194,6 +194,7 @@ def predict(trace: Trace, table: CostTable, hardware: Hardware, *, states_bytes:
     for found, cost in zip(signatures, table.signatures, strict=True):
         if found is not None:
             by_bound[found.bound] += found.seconds * cost.calls
+    batches = largest_batches(trace, table, hardware.memory_bytes - states_bytes)
     return Prediction(
         hardware=hardware,
         total_s=sum(by_bound.values()),
@@ -204,9 +205,9 @@ def predict(trace: Trace, table: CostTable, hardware: Hardware, *, states_bytes:
         signatures=signatures,
         fits=table.peak.total_bytes + states_bytes <= hardware.memory_bytes,
         peak_bytes=table.peak.total_bytes + states_bytes,
-        largest_batch=_largest_batch(trace, table, hardware.memory_bytes - states_bytes),
+        largest_batch=batches.ideal,
         eager_peak_bytes=None if table.peak.eager_bytes is None else table.peak.eager_bytes + states_bytes,
-        eager_largest_batch=_eager_largest_batch(trace, table, hardware.memory_bytes - states_bytes),
+        eager_largest_batch=batches.eager,
         notes=roof.notes(),
     )
 
@@ -298,62 +299,3 @@ def _by_module(trace: Trace, signatures: Sequence[OpPrediction | None]) -> tuple
     for module in range(len(seconds) - 1, 0, -1):
         seconds[trace.modules[module].parent] += seconds[module]
     return tuple(seconds)
-
-
-def _largest_batch(trace: Trace, table: CostTable, memory_bytes: int) -> int | None:
-    """Weights and their gradients stay, everything else grows with the batch: an estimate from one capture."""
-    batch = _batch_size(trace)
-    if batch is None:
-        return None
-    weights = table.peak.weights_bytes
-    gradients = _gradient_bytes(trace)
-    moments = {(table.peak.total_bytes, 0)}  # bytes held, and those of gradients
-    if gradients:  # as the batch grows, the peak of a training step may move to another op
-        moments = set(zip(table.timeline_bytes, gradients, strict=True))
-    room = memory_bytes - weights
-    limits = [(room - held) * batch // (total - weights - held) for total, held in moments if total > weights + held]
-    return max(min(limits), 0) if limits else None
-
-
-def _eager_largest_batch(trace: Trace, table: CostTable, memory_bytes: int) -> int | None:
-    """The same for eager lifetimes; of a training step not known, since gradients do not grow with the batch."""
-    batch, peak, weights = _batch_size(trace), table.peak.eager_bytes, table.peak.weights_bytes
-    if batch is None or peak is None or peak <= weights or trace.recorded_ops.forward_calls != trace.size.op:
-        return None
-    return max((memory_bytes - weights) * batch // (peak - weights), 0)
-
-
-def _gradient_bytes(trace: Trace) -> list[int]:
-    """At each op, bytes of gradients held: pieces that the backward pass makes in the form of a weight.
-
-    Empty without a backward pass.
-    """
-    if trace.recorded_ops.forward_calls == trace.size.op:
-        return []
-    ops, tensors = trace.ops, trace.tensors
-    forms = {tensors.spec_of[one.tensor] for one in tensors.external if one.kind == "parameter"}
-    sizes = {(tensors.specs[form].dtype, tensors.specs[form].shape) for form in forms}
-    first: dict[int, tuple[int, int]] = {}  # storage -> the op that makes it, bytes
-    last: dict[int, int] = {}
-    kept = {tensors.storage_of[tensor] for tensor in tensors.gradients.values()}
-    for row in range(ops.forward_calls, len(ops)):
-        for tensor in ops.inputs[row]:
-            last[tensors.storage_of[tensor]] = row
-        for tensor in ops.outputs[row]:
-            spec = tensors.specs[tensors.spec_of[tensor]]
-            if (spec.dtype, spec.shape) in sizes:
-                first.setdefault(tensors.storage_of[tensor], (row, spec.size_bytes or 0))
-    changes = [0] * (len(ops) + 1)
-    for storage, (row, size) in first.items():
-        changes[row] += size
-        changes[len(ops) if storage in kept else max(last.get(storage, row), row) + 1] -= size
-    return list(accumulate(changes))[: len(ops)]
-
-
-def _batch_size(trace: Trace) -> int | None:
-    """The first dimension of the first input."""
-    for external in trace.recorded_tensors.external:
-        if external.kind == "input":
-            shape = trace.held_spec(external.tensor).shape
-            return shape[0] if shape else None
-    return None

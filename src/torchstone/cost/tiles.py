@@ -5,19 +5,22 @@ vector takes a row of tiles. Images lie as rows of pixels with their channels, a
 matrix: so convolutions read them there. Whole numbers, and tables of which rows are looked up, are not in tiles.
 """
 
-from math import prod
+from fractions import Fraction
+from math import ceil, prod
 
 from msgspec.structs import replace
 
 from torchstone.cost.registry import find_price
 from torchstone.cost.shorten import Short
 from torchstone.cost.storages import Storages
+from torchstone.record.base import Record
 from torchstone.record.cost import Category, Kind
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
 
 _READ_IMAGES = frozenset((Kind.CONVOLUTION, Kind.POOLING))
 _READ_MATRICES = frozenset((Kind.MATMUL, Kind.ATTENTION))
+ONE_BATCH = Fraction(1)
 _IMAGE_RANK = 3  # at least: batch, channels, a line of pixels
 
 
@@ -25,18 +28,43 @@ def in_tiles(short: Short, storages: Storages, tile: int | None) -> Storages:
     """The same memory with each piece in whole tiles; unchanged without a tile."""
     if tile is None:
         return storages
+    sizes = list(storages.sizes)
+    for storage, form in tiled_forms(short, storages).items():
+        sizes[storage] = max(sizes[storage], form.size_bytes(tile))
+    return replace(storages, sizes=sizes)
+
+
+class TiledForm(Record, frozen=True, kw_only=True):
+    """How a piece of memory is laid out in tiles."""
+
+    spec: TensorSpec
+    is_weight: bool
+    is_image: bool  # or the kernel of a convolution
+
+    def size_bytes(self, tile: int, batches: Fraction = ONE_BATCH) -> int:
+        """Its bytes in whole tiles, with the first dimension of another batch."""
+        spec = self.spec
+        if batches != 1 and spec.shape:
+            spec = replace(spec, shape=(ceil(spec.shape[0] * batches), *spec.shape[1:]), stride=None, storage_offset=0)
+        return _padded(spec, tile, _rows_and_channels(spec, is_weight=self.is_weight) if self.is_image else None)
+
+
+def tiled_forms(short: Short, storages: Storages) -> dict[int, TiledForm]:
+    """The pieces of memory that lie in tiles, by storage."""
     table = short.trace.tensors
     forms: dict[int, int] = {}  # storage -> the spec of its first tensor
     for storage, spec in zip(table.storage_of, table.spec_of, strict=True):
         forms.setdefault(storage, spec)
     tables, images = _uses(short.trace)
-    sizes = list(storages.sizes)
-    for storage, spec in forms.items():
-        if sizes[storage] and storage not in tables:
-            is_weight = storages.categories[storage] is Category.WEIGHTS
-            shape = _rows_and_channels(table.specs[spec], is_weight=is_weight) if storage in images else None
-            sizes[storage] = max(sizes[storage], _padded(table.specs[spec], tile, shape))
-    return replace(storages, sizes=sizes)
+    return {
+        storage: TiledForm(
+            spec=table.specs[spec],
+            is_weight=storages.categories[storage] is Category.WEIGHTS,
+            is_image=storage in images,
+        )
+        for storage, spec in forms.items()
+        if storages.sizes[storage] and storage not in tables
+    }
 
 
 def _uses(trace: Trace) -> tuple[set[int], set[int]]:

@@ -403,7 +403,10 @@ def _fits(prediction: Prediction) -> str:
     if batch and eager is not None and eager != prediction.largest_batch:
         batch = f"; largest batch about {eager:,} eager, {prediction.largest_batch:,} ideal"
     batch = "; not even a batch of 1 fits" if prediction.largest_batch == 0 else batch
-    return f"{prediction.verdict.value}: {needed_memory(prediction)} of {memory}{batch}"
+    left_bytes = prediction.hardware.memory_bytes - prediction.peak_bytes
+    close = show_bytes(prediction.peak_bytes) == memory and left_bytes
+    margin = f" ({show_bytes(abs(left_bytes))} {'left' if left_bytes > 0 else 'too much'})" if close else ""
+    return f"{prediction.verdict.value}: {needed_memory(prediction)} of {memory}{margin}{batch}"
 
 
 def slowest_text(table: CostTable, prediction: Prediction, trace: Trace, top: int, paint: Paint = plain) -> str:

@@ -1,0 +1,99 @@
+"""The largest batch that `cost --hardware` estimates from one capture, against captures of other batches.
+
+    python benchmarks/largest_batch.py [MODEL ...] [--hardware n150]
+
+The estimate is made from a capture of one sequence (or image). The truth is searched for with captures of other
+batches: the largest one whose peak fits. Without MODEL, models of all families are measured.
+"""
+
+import argparse
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+
+from torchstone.models.inputs import InputOptions
+from torchstone.record.cost import Prediction
+from torchstone.workflows.cost import CostRequest, PricingOptions, cost_model
+from torchstone.workflows.model_source import ModelRequest
+
+DECODE = InputOptions(phase="decode", cache_len=1000)
+CASES: dict[str, tuple[InputOptions, ...]] = {
+    "gpt2": (InputOptions(), DECODE),
+    "meta-llama/Llama-3.2-1B": (InputOptions(), InputOptions(seq_len=4000), DECODE),
+    "google/gemma-3-1b-pt": (InputOptions(), InputOptions(seq_len=4000), DECODE),
+    "google-bert/bert-base-uncased": (InputOptions(),),
+    "google-t5/t5-base": (InputOptions(), DECODE),
+    "openai/whisper-small": (InputOptions(),),
+    "openai/clip-vit-base-patch32": (InputOptions(),),
+    "facebook/detr-resnet-50": (InputOptions(),),
+    "facebook/sam-vit-base": (InputOptions(),),
+    "microsoft/swin-tiny-patch4-window7-224": (InputOptions(),),
+    "microsoft/resnet-50": (InputOptions(),),
+    "state-spaces/mamba-130m-hf": (InputOptions(), DECODE),
+    "tiny:mixtral": (InputOptions(), DECODE),
+    "tiny:deepseek_v3": (InputOptions(), DECODE),
+    "tiny:big_bird": (InputOptions(),),
+    "tiny:perceiver": (InputOptions(),),
+    "tiny:llava": (InputOptions(),),
+    "tiny:segformer": (InputOptions(),),
+    "tiny:wav2vec2": (InputOptions(),),
+}
+
+
+def main() -> None:
+    """Print a row for each model and phase."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="*")
+    parser.add_argument("--hardware", default="n150")
+    chosen = parser.parse_args()
+    warnings.simplefilter("ignore")
+    print(f"{'model':<42} {'run':<18} {'ideal':>9} {'captured':>9} {'eager':>9} {'captured':>9}")
+    for name in chosen.model or CASES:
+        for options in CASES.get(name, (InputOptions(), DECODE)):
+            _row(name, options, chosen.hardware)
+
+
+def _row(name: str, options: InputOptions, hardware: str) -> None:
+    known: dict[int, Prediction] = {}
+
+    def at(batch: int) -> Prediction:
+        if batch not in known:
+            known[batch] = _prediction(name, options, hardware, batch)
+        return known[batch]
+
+    first = at(1)
+    run = "decode" if options.phase else f"{options.seq_len} tokens" if options.seq_len else ""
+    cells = [
+        f"{estimate or 0:>9,} {_captured(peak, first.hardware.memory_bytes, estimate or 1):>9,}"
+        for estimate, peak in (
+            (first.largest_batch, lambda batch: at(batch).peak_bytes),
+            (first.eager_largest_batch, lambda batch: at(batch).eager_peak_bytes or 0),
+        )
+    ]
+    print(f"{name:<42} {run:<18} {' '.join(cells)}", flush=True)
+
+
+def _captured(peak_of: Callable[[int], int], memory_bytes: int, guess: int) -> int:
+    """The largest batch that fits, by captures alone: out from a guess until it is enclosed, then by halves."""
+    low, high, step = guess, guess + 1, max(guess // 64, 1)
+    while low > 0 and peak_of(low) > memory_bytes:
+        low, high, step = max(low - step, 0), low, 2 * step
+    while peak_of(high) <= memory_bytes:
+        low, high, step = high, high + step, 2 * step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if peak_of(middle) <= memory_bytes else (low, middle)
+    return low
+
+
+def _prediction(name: str, options: InputOptions, hardware: str, batch: int) -> Prediction:
+    model = ModelRequest(model=name, options=replace(options, batch_size=batch), cached=False)
+    outcome = cost_model(CostRequest(model=model, pricing=PricingOptions(hardware=hardware)))
+    if outcome.trace.failure is not None or outcome.table.prediction is None:
+        sys.exit(f"{name} with a batch of {batch}: {outcome.trace.failure}")
+    return outcome.table.prediction
+
+
+if __name__ == "__main__":
+    main()
