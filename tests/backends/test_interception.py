@@ -1,3 +1,4 @@
+import copy
 import threading
 from typing import Any
 
@@ -62,7 +63,7 @@ def test_only_known_modules_on_this_thread_are_intercepted() -> None:
     results = []
     x = torch.zeros(1, 1)
 
-    with intercepted({id(known): 0}, lambda module, *_: seen.append(module)) as really_call:
+    with intercepted([known], lambda module, *_: seen.append(module)) as really_call:
         known(x)
         other(x)
         thread = threading.Thread(target=lambda: results.append(known(x)))
@@ -74,10 +75,40 @@ def test_only_known_modules_on_this_thread_are_intercepted() -> None:
     assert len(results) == 2
 
 
-def test_calls_go_their_usual_way_again_after_an_error() -> None:
-    before = nn.Module.__call__
+@pytest.mark.parametrize("every", [False, True])
+def test_calls_go_their_usual_way_again_after_an_error(every: bool) -> None:  # noqa: FBT001
+    layer = nn.Linear(1, 1)
+    before, attributes = nn.Module.__call__, list(vars(layer))
 
-    with pytest.raises(ZeroDivisionError), intercepted({}, lambda *_: None):
+    with pytest.raises(ZeroDivisionError), intercepted(None if every else [layer], lambda *_: None):
         _ = 1 // 0
 
     assert nn.Module.__call__ is before
+    assert list(vars(layer)) == attributes
+    assert isinstance(layer(torch.zeros(1, 1)), Tensor)
+
+
+def test_a_compiled_module_is_intercepted_and_stays_compiled() -> None:
+    layer, seen = nn.Linear(1, 1), []
+    layer.compile(backend="eager")
+    compiled = layer._compiled_call_impl
+
+    def follow(module: nn.Module, args: Any, kwargs: Any) -> object:
+        seen.append(module)
+        return really_call(module, args, kwargs)
+
+    with torch.compiler.set_stance("force_eager"), intercepted([layer], follow) as really_call:
+        assert isinstance(layer(torch.zeros(1, 1)), Tensor)
+
+    assert seen == [layer]
+    assert layer._compiled_call_impl is compiled
+
+
+def test_a_copy_of_a_known_module_is_not_intercepted() -> None:
+    layer, seen = nn.Linear(1, 1), []
+
+    with intercepted([layer], lambda module, *_: seen.append(module)):
+        copy.copy(layer)(torch.zeros(1, 1))
+        copy.deepcopy(layer)(torch.zeros(1, 1))
+
+    assert seen == []

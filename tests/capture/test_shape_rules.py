@@ -14,17 +14,25 @@ from torchstone.capture.ops import map_tensors, tensors_in
 from torchstone.capture.shape_rules import ShapeRules
 
 aten = torch.ops.aten
-CALLS = 25
-UNARY = ("relu", "silu", "sigmoid", "tanh", "gelu", "hardswish", "hardtanh", "hardsigmoid", "leaky_relu", "neg", "exp")
+CALLS = 40
+UNARY = (
+    "relu", "silu", "sigmoid", "tanh", "gelu", "hardswish", "hardtanh", "hardsigmoid", "leaky_relu", "neg", "exp",
+    "sqrt", "rsqrt", "sin", "cos", "abs",
+)  # fmt: skip
 BINARY = ("add", "sub", "mul", "div")
 
 
 def _tensor(dice: Random, shape: list[int], dtype: torch.dtype) -> Tensor:
     """A tensor that lies in memory in one of several ways."""
     tensor = torch.rand(shape).to(dtype)
-    match dice.randrange(5):
+    match dice.randrange(7):
         case 1 if len(shape) == 4:
             return tensor.to(memory_format=torch.channels_last)
+        case 5:  # one step apart
+            return torch.rand([2 * size for size in shape]).to(dtype)[tuple(slice(0, 2 * size, 2) for size in shape)]
+        case 6:  # sizes of 1 have strides of their own
+            strides = [7 if size == 1 else stride for size, stride in zip(shape, tensor.stride(), strict=True)]
+            return torch.rand(tensor.numel()).to(dtype).as_strided(shape, strides)
         case 2 if len(shape) > 1:
             return tensor.transpose(0, -1).contiguous().transpose(0, -1)
         case 3:
@@ -37,7 +45,7 @@ def _tensor(dice: Random, shape: list[int], dtype: torch.dtype) -> Tensor:
 
 def _calls(dice: Random) -> Iterator[tuple[OpOverload, tuple[Any, ...]]]:
     dtype = dice.choice([torch.float32, torch.bfloat16])
-    shape = [dice.choice([2, 3, 4, 5]) for _ in range(dice.randrange(1, 5))]
+    shape = [dice.choice([1, 2, 3, 4, 5]) for _ in range(dice.randrange(1, 5))]
     dim = dice.randrange(len(shape))
     x, y = _tensor(dice, shape, dtype), _tensor(dice, shape, dtype)
     small = _tensor(dice, [dice.choice([1, size]) for size in shape], dtype)
@@ -47,11 +55,21 @@ def _calls(dice: Random) -> Iterator[tuple[OpOverload, tuple[Any, ...]]]:
         yield from ((getattr(aten, name).Tensor, (x, other)) for other in others)
         yield getattr(aten, name).Tensor, (small, x)
     yield aten.cat.default, ([x, y, x], dim)
+    yield aten.pow.Tensor_Scalar, (x, dice.choice([0, 1, 2, 0.5]))
+    yield aten.clamp_min.default, (x, 0.1)
+    yield aten.clamp.default, (x, 0.1, 0.9)
+    yield aten.mul.Scalar, (x, 2.0)
+    yield aten.roll.default, (x, [1], [dim])
+    yield aten.index.Tensor, (x, [torch.tensor([0, 0, 0]).view(dice.choice([[3], [3, 1]]))])
+    yield aten._safe_softmax.default, (x, dim)
     yield aten.mean.dim, (x, [dim], dice.random() < 0.5)
     yield aten._softmax.default, (x, dim, False)
     a, b, c, d = (dice.choice([1, 2, 3, 8]) for _ in range(4))
     yield aten.mm.default, (_tensor(dice, [a, b], dtype), _tensor(dice, [b, c], dtype))
     yield aten.bmm.default, (_tensor(dice, [d, a, b], dtype), _tensor(dice, [d, b, c], dtype))
+    heads = [_tensor(dice, [d, a, tokens, 8], dtype) for tokens in (b, c, c)]
+    heads[2] = heads[2].reshape(heads[1].shape)
+    yield aten._scaled_dot_product_flash_attention_for_cpu.default, tuple(heads)
     yield aten.addmm.default, (torch.rand(c).to(dtype), _tensor(dice, [a, b], dtype), _tensor(dice, [b, c], dtype))
     yield from _views(dice, x, dim)
     yield from _layers(dice, x, dtype)
@@ -60,7 +78,8 @@ def _calls(dice: Random) -> Iterator[tuple[OpOverload, tuple[Any, ...]]]:
 def _views(dice: Random, x: Tensor, dim: int) -> Iterator[tuple[OpOverload, tuple[Any, ...]]]:
     yield aten.view.default, (x.contiguous(), [1, -1, 1])
     yield aten._unsafe_view.default, (x.contiguous(), [-1])
-    yield aten.view.default, (x, [-1, *x.shape[1:]])
+    shapes = ([-1, *x.shape[1:]], [*x.shape, 1], [1, -1, *x.shape[1:], 1])
+    yield from ((aten.view.default, (x, shape)) for shape in shapes)
     yield aten.slice.Tensor, (x, dim, dice.choice([0, 1, -2, None]), dice.choice([9, -1, 0, None]), dice.choice([1, 2]))
     yield aten.transpose.int, (x, 0, -1)
     yield aten.permute.default, (x, dice.sample(range(-x.dim(), 0), x.dim()))

@@ -6,8 +6,9 @@ the same calls in the same order, so both take the rule from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import get_ident
 
 from torch import nn
@@ -20,20 +21,22 @@ __all__ = [
 ]  # fmt: skip
 
 CallModule = Callable[[nn.Module, Args, Kwargs], object]
+_CALL_IN_PLACE = "_compiled_call_impl"  # an attribute of modules that torch calls instead of their code
 
 
 @contextmanager
-def intercepted(known: Container[int] | None, call: CallModule) -> Iterator[CallModule]:
+def intercepted(modules: Collection[nn.Module] | None, call: CallModule) -> Iterator[CallModule]:
     """Pass calls of modules through `call` while open; yields the function that really calls a module.
 
-    `known` has the ids of the modules to intercept, on this thread only; None stands for every module on every thread.
+    Of the given modules, calls on this thread are intercepted; None stands for every module on every thread.
     """
+    if modules is not None:
+        with _known_intercepted(modules, call) as really_call_known:
+            yield really_call_known
+        return
     original = nn.Module.__call__
-    thread = get_ident()
 
     def call_module(module: nn.Module, *args: object, **kwargs: object) -> object:
-        if known is not None and (id(module) not in known or get_ident() != thread):
-            return original(module, *args, **kwargs)
         return call(module, args, kwargs)
 
     def really_call(module: nn.Module, args: Args, kwargs: Kwargs) -> object:
@@ -44,3 +47,32 @@ def intercepted(known: Container[int] | None, call: CallModule) -> Iterator[Call
         yield really_call
     finally:
         nn.Module.__call__ = original  # type: ignore[method-assign]
+
+
+@contextmanager
+def _known_intercepted(modules: Collection[nn.Module], call: CallModule) -> Iterator[CallModule]:
+    """Give each module an implementation of its call, where torch keeps a compiled one.
+
+    To assign `nn.Module.__call__` takes milliseconds where a thousand classes inherit it.
+    """
+    thread = get_ident()
+    before = [(vars(module), vars(module).get(_CALL_IN_PLACE)) for module in modules]
+    compiled = {id(attributes): own for attributes, own in before if own is not None}
+
+    def call_module(module: nn.Module, *args: object, **kwargs: object) -> object:
+        return call(module, args, kwargs) if get_ident() == thread else really_call(module, args, kwargs)
+
+    def really_call(module: nn.Module, args: Args, kwargs: Kwargs) -> object:
+        own = compiled.get(id(vars(module))) if compiled else None
+        return module._call_impl(*args, **kwargs) if own is None else own(*args, **kwargs)
+
+    try:
+        for module in modules:
+            vars(module)[_CALL_IN_PLACE] = partial(call_module, module)
+        yield really_call
+    finally:
+        for attributes, own in before:
+            if own is None:
+                attributes.pop(_CALL_IN_PLACE, None)
+            else:
+                attributes[_CALL_IN_PLACE] = own

@@ -29,8 +29,10 @@ class CallSites:
     """
 
     def __init__(self, began: CodeType, calls_module: CodeType) -> None:
-        self._kinds: dict[CodeType, int] = {began: _BEGAN, calls_module: _CALLS_MODULE}
-        self._numbers: dict[tuple[int, CodeType, int], int] = {}
+        # Code is looked up by its id: to hash it is to hash all its instructions, for each frame of the stack.
+        self._codes: dict[int, CodeType] = {id(code): code for code in (began, calls_module)}
+        self._kinds: dict[int, int] = {id(began): _BEGAN, id(calls_module): _CALLS_MODULE}
+        self._numbers: dict[tuple[int, int, int], int] = {}  # by outer site, code and line
         self._running: list[int] = []  # the sites of the module calls that are running, the innermost last
 
     @property
@@ -51,14 +53,15 @@ class CallSites:
         return self._read(sys._getframe(1))
 
     def _read(self, frame: FrameType | None) -> int:
-        places: list[tuple[CodeType, int]] = []
+        places: list[tuple[int, int]] = []
         kinds = self._kinds
         site = -1
         while frame is not None:
-            code = frame.f_code
+            code = id(frame.f_code)
             kind = kinds.get(code)
             if kind is None:
-                kind = kinds[code] = _OWN if _is_of_the_model(code.co_filename) else _FOREIGN
+                self._codes[code] = frame.f_code  # an id may be given again when its object is gone
+                kind = kinds[code] = _OWN if _is_of_the_model(frame.f_code.co_filename) else _FOREIGN
             if kind:
                 if kind != _OWN:
                     site = self._running[-1] if kind == _CALLS_MODULE else -1
@@ -72,13 +75,14 @@ class CallSites:
 
     def freeze(self, ops: tuple[int, ...], module_calls: tuple[int, ...]) -> SourceLines:
         """All call sites as a record."""
-        codes = dict.fromkeys(code for _, code, _ in self._numbers)
+        sites = [(parent, self._codes[code], line) for parent, code, line in self._numbers]
+        codes = list({id(code): code for _, code, _ in sites}.values())
         files = {name: number for number, name in enumerate(dict.fromkeys(code.co_filename for code in codes))}
         return SourceLines(
             files=tuple(files),
-            file_of=tuple([files[code.co_filename] for _, code, _ in self._numbers]),
-            line_of=tuple([line for _, _, line in self._numbers]),
-            parent_of=tuple([parent for parent, _, _ in self._numbers]),
+            file_of=tuple([files[code.co_filename] for _, code, _ in sites]),
+            line_of=tuple([line for _, _, line in sites]),
+            parent_of=tuple([parent for parent, _, _ in sites]),
             ops=ops,
             module_calls=module_calls,
             functions=tuple([_function(code, files[code.co_filename]) for code in codes if not _is_nested(code)]),

@@ -212,7 +212,8 @@ def _root_name(node: ast.expr) -> str | None:
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 _LONGEST_ATTRIBUTE = 32
-_BOOKKEEPING = frozenset(vars(nn.Module())) | {"training"}  # what every module has for its own bookkeeping
+# What every module has for its own bookkeeping; the last is there while calls are intercepted, or after compile().
+_BOOKKEEPING = frozenset(vars(nn.Module())) | {"training", "_compiled_call_impl"}
 
 
 class ModuleTree:

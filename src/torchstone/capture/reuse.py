@@ -344,6 +344,8 @@ class Reuse:
         template = self._find(asked)
         if template is None:
             return asked
+        if isinstance(template.result, Tensor):  # nothing of the model's own runs to make one again
+            return Replayed(result=self._replay(template, asked))
         with _disable_current_modes():
             return Replayed(result=self._replay(template, asked))
 
@@ -545,7 +547,7 @@ class Reuse:
             number = self._tensors.number_of(part)
             new = tensors.get(number)
             if new is None:
-                new = tensors[number] = self._world.make(part)
+                new = tensors[number] = self._world.make_unseen(part)
                 storage = self.rows.storage_in_copy(copy, number)
                 self._tensors.add_copied(new, number + shift, number, storage)
             return new

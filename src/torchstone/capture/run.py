@@ -162,7 +162,7 @@ class Run:
             kept.enter_context(modules_kept(self._tree.modules, real=not self._world.stand_in))
             self._number_held_tensors(kept)
             self._number_inputs(args, kwargs)
-            self._really_call = kept.enter_context(intercepted(self._tree.number_of, self._call))
+            self._really_call = kept.enter_context(intercepted(self._tree.modules, self._call))
             if self._reuse is not None:
                 kept.enter_context(self._reuse.watching())
             try:

@@ -1,15 +1,14 @@
 """Shapes of the most common ops without a detour: torch's own meta kernels, and rules for ops that have none.
 
 PyTorch's fake tensors take an op that is called with new shapes apart in Python: a batch norm costs several
-milliseconds, again for each width. Here the ops that most models consist of get a rule for the plain case, in which all
-arguments are contiguous and of one element type, or go straight to their compiled meta kernel. In all other cases, and
-for all other ops, the fake tensors decide. What was decided once is a recipe: a call with arguments that look the same
-gets a result that looks the same, in this capture and in those that follow.
+milliseconds, again for each width. Here the ops that most models consist of get a rule for the common case, in which
+all arguments are of one element type and lie in memory in an ordinary way, or go straight to their compiled meta
+kernel. In all other cases, and for all other ops, the fake tensors decide. What was decided once is a recipe: a call
+with arguments that look the same gets a result that looks the same, in this capture and in those that follow.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -19,7 +18,16 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_
 
 from torchstone.capture.ops import reads_values, schema_of
 from torchstone.capture.tables import storage_pointer
-from torchstone.capture.view_rules import LISTS, VIEW_RULES, View, row_major
+from torchstone.capture.view_rules import (
+    LISTS,
+    VIEW_RULES,
+    View,
+    channels_last,
+    fills_memory,
+    like,
+    pointwise,
+    row_major,
+)
 
 Arguments = tuple[Any, ...]
 
@@ -38,8 +46,10 @@ _COMPILED = frozenset({
     _aten.expand.default, _aten.unsqueeze.default, _aten.select.int, _aten.detach.default, _aten.alias.default,
 })  # fmt: skip
 _LIKE_INPUT = frozenset({
-    _aten.hardswish.default, _aten.hardtanh.default, _aten.hardsigmoid.default, _aten.leaky_relu.default,
+    _aten.hardswish.default, _aten.hardsigmoid.default, _aten.leaky_relu.default,
     _aten.relu.default, _aten.silu.default, _aten.sigmoid.default, _aten.tanh.default, _aten.gelu.default,
+    _aten.neg.default, _aten.exp.default, _aten.sqrt.default, _aten.rsqrt.default, _aten.sin.default, _aten.cos.default,
+    _aten.abs.default, _aten.pow.Tensor_Scalar, _aten.clamp_min.default, _aten.clamp.default,
 })  # fmt: skip
 _IN_PLACE = frozenset({
     _aten.hardswish_.default, _aten.hardtanh_.default, _aten.hardsigmoid_.default, _aten.leaky_relu_.default,
@@ -49,10 +59,15 @@ _IN_PLACE = frozenset({
 _SPATIAL = (1, 2, 3)  # dimensions of a signal, an image, a volume
 _IMAGE = 4  # dimensions of a batch of images
 _MAX_POOL = _aten.max_pool2d_with_indices.default
+_ATTENTION = _aten._scaled_dot_product_flash_attention_for_cpu.default
+_INDEX = _aten.index.Tensor
+_SECOND_DTYPES = {_MAX_POOL: torch.int64, _ATTENTION: torch.float32}  # places of the largest values; sums of exponents
 _KEYWORDS: dict[OpOverload, frozenset[str]] = {  # that change nothing about the shape
     _aten.gelu.default: frozenset({"approximate"}),
     _aten.add.Tensor: frozenset({"alpha"}),
     _aten.sub.Tensor: frozenset({"alpha"}),
+    _aten.clone.default: frozenset({"memory_format"}),
+    _ATTENTION: frozenset({"scale"}),
 }
 
 
@@ -159,14 +174,15 @@ class ShapeRules:
         if rule is None or kwargs.keys() - _KEYWORDS.get(op, frozenset()):
             return None
         suits = _SUITS.get(rule, _is_plain)
-        if len({one.dtype for one in tensors}) != 1 or not all(map(suits, tensors)):
+        alike = tensors[:1] if op is _INDEX else tensors  # the rule looks at the places itself
+        if len({one.dtype for one in alike}) != 1 or not all(map(suits, alike)):
             return None
-        made = rule(*args)
+        made = rule(*args, **kwargs)
         if made is None:
             return None
         dtypes = [tensors[0].dtype] * len(made)
-        if op is _MAX_POOL:
-            dtypes[1] = torch.int64  # the places of the largest values
+        if op in _SECOND_DTYPES:
+            dtypes[1] = _SECOND_DTYPES[op]
         results = tuple([(*one, dtype) for one, dtype in zip(made, dtypes, strict=True)])
         return Recipe(results, container=None if len(made) == 1 else tuple)
 
@@ -194,40 +210,34 @@ def _is_plain(tensor: Tensor) -> bool:
     return _is_ordinary(tensor) and tensor.is_floating_point() and tensor.stride() == row_major(tensor.shape)
 
 
-def _is_dense(tensor: Tensor) -> bool:
-    """Whether a tensor is floating-point and fills its memory, in whatever order of its dimensions."""
-    if not (_is_ordinary(tensor) and tensor.is_floating_point()):
-        return False
-    step = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size != 1:
-            if stride != step:
-                return False
-            step *= size
-    return step > 0
+def _is_float(tensor: Tensor) -> bool:
+    """Whether a tensor is floating-point, in whatever way it lies in memory."""
+    return _is_ordinary(tensor) and tensor.is_floating_point()
 
 
 def _is_image(tensor: Tensor) -> bool:
-    """Whether a floating-point tensor is row by row for a convolution; what it does to others depends on its kernel."""
-    return _is_plain(tensor) or (_is_dense(tensor) and _order_of(tensor) is torch.contiguous_format)
+    """Whether a floating-point tensor fills its memory row by row or, as images may, channels last."""
+    return _is_float(tensor) and (_is_row_by_row(tensor) or _is_channels_last(tensor))
 
 
-def _order_of(tensor: Tensor) -> torch.memory_format | None:
-    """The order in which the dimensions of a tensor lie; None where sizes of 1 leave it open or it is another one."""
-    row_by_row = tensor.is_contiguous()
-    channels_last = tensor.dim() == _IMAGE and tensor.is_contiguous(memory_format=torch.channels_last)
-    if row_by_row == channels_last:
-        return None
-    return torch.contiguous_format if row_by_row else torch.channels_last
+def _is_row_by_row(tensor: Tensor) -> bool:
+    """Whether nothing but the stride of a single image differs from that of a contiguous tensor."""
+    if tensor.stride() == row_major(tensor.shape):
+        return True
+    may_be_last = tensor.dim() == _IMAGE and tensor.is_contiguous(memory_format=torch.channels_last)
+    return tensor.is_contiguous() and not may_be_last
 
 
-def _ordered(shape: Sequence[int], order: torch.memory_format | None) -> Looks:
-    """A new tensor with that order of its dimensions."""
-    if order is not torch.channels_last:
-        return tuple(shape), row_major(shape)
-    outer, channels, height, width = shape
-    batches, rows, columns, step = row_major((outer, height, width, channels))
-    return tuple(shape), (batches, step, rows, columns)
+def _is_channels_last(tensor: Tensor) -> bool:
+    """Whether kernels take images for channels last: they look at the strides, also at that of a single image."""
+    return tensor.dim() == _IMAGE and not tensor.is_contiguous() and tensor.stride() == channels_last(tensor.shape)
+
+
+def _ordered(given: Tensor, *shapes: Sequence[int]) -> Made:
+    """New tensors, the dimensions in the order of an image."""
+    if _is_row_by_row(given):
+        return _contiguous(*shapes)
+    return [(tuple(shape), channels_last(shape)) for shape in shapes]
 
 
 def _contiguous(*shapes: Sequence[int]) -> Made:
@@ -235,36 +245,71 @@ def _contiguous(*shapes: Sequence[int]) -> Made:
 
 
 def _changes_nothing_but_values(args: Arguments, kwargs: Mapping[str, object], tensors: Sequence[Tensor]) -> bool:
-    """Whether an op that changes its first argument in place is an ordinary one: nothing to stretch or convert."""
-    if kwargs.keys() - {"alpha"} or not all(map(_is_plain, tensors)):
+    """Whether an op that changes its first argument in place is an ordinary one: nothing to convert, no overlap."""
+    if kwargs.keys() - {"alpha"} or not all(map(_is_float, tensors)) or not fills_memory(args[0]):
         return False
     others = [one for one in args[1:] if isinstance(one, bool) or not isinstance(one, int | float)]
-    return all(isinstance(one, Tensor) and (one.shape, one.dtype) == (args[0].shape, args[0].dtype) for one in others)
+    return all(isinstance(one, Tensor) and _goes_into(one, args[0]) for one in others)
 
 
-def _like_input(given: Tensor, *_: object) -> Made:
-    """What fills its memory keeps the order of its dimensions; sizes of 1 get the strides that go with it."""
-    if given.stride() == row_major(given.shape):
-        return _contiguous(given.shape)
-    order = _order_of(given)
-    return [(tuple(given.shape), given.stride())] if order is None else [_ordered(given.shape, order)]
+def _goes_into(other: Tensor, target: Tensor) -> bool:
+    """Whether a tensor can be read while a target of its type is written: alike, or smaller and in other memory."""
+    if other.dtype is not target.dtype:
+        return False
+    if other.shape == target.shape and other.stride() == target.stride() == row_major(target.shape):
+        return True
+    sizes = target.shape[target.dim() - other.dim() :]
+    fits = other.dim() <= target.dim() and all(size in (1, full) for size, full in zip(other.shape, sizes, strict=True))
+    return fits and storage_pointer(other) != storage_pointer(target)
 
 
-def _pointwise(one: Tensor, other: object) -> Made | None:
-    """A pair that lies alike, or a smaller tensor beside one whose dimensions have a clear order in memory."""
-    if not isinstance(other, Tensor):
-        return _like_input(one) if isinstance(other, int | float) else None
-    if one.shape == other.shape:
-        return _like_input(one) if one.stride() == other.stride() else None
-    if not (_is_plain(one) and _is_plain(other)):
+def _like_input(given: Tensor, *_: object, **_keywords: object) -> Made | None:
+    made = pointwise([given], with_number=False)
+    return None if made is None else [made]
+
+
+def _pointwise(one: Tensor, other: object, **_keywords: object) -> Made | None:
+    if isinstance(other, Tensor):
+        made = pointwise([one, other], with_number=False)
+    elif type(other) in (int, float):
+        made = pointwise([one], with_number=True)
+    else:
         return None
-    large, small = (one, other) if one.dim() >= other.dim() and one.numel() >= other.numel() else (other, one)
-    sizes = large.shape[large.dim() - small.dim() :]
-    covers = large.dim() >= small.dim() and all(
-        size in (1, full) for size, full in zip(small.shape, sizes, strict=True)
-    )
-    ordered = all(outer > inner for outer, inner in pairwise(large.stride()))
-    return _contiguous(large.shape) if covers and ordered and large.numel() else None
+    return None if made is None else [made]
+
+
+def _softmax(given: Tensor, _dim: int, dtype: torch.dtype | None = None) -> Made | None:
+    return _contiguous(given.shape) if dtype is None and given.numel() else None
+
+
+def _rolled(given: Tensor, *_: object) -> Made | None:
+    return _contiguous(given.shape) if given.numel() else None
+
+
+def _copied(given: Tensor, *_: object, memory_format: torch.memory_format | None = None) -> Made | None:
+    if memory_format is torch.contiguous_format:
+        return _contiguous(given.shape)
+    return [like(given)] if memory_format in (None, torch.preserve_format) and given.numel() else None
+
+
+def _picked(given: Tensor, indices: Sequence[Tensor | None]) -> Made | None:
+    """Rows by their numbers."""
+    if len(indices) != 1 or indices[0] is None or not given.dim():
+        return None
+    places = indices[0]
+    if places.dtype is not torch.int64 or places.stride() != row_major(places.shape) or not places.numel():
+        return None
+    return _contiguous((*places.shape, *given.shape[1:])) if given.numel() else None
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, *_: object, **_keywords: object) -> Made | None:
+    fits = query.dim() == _IMAGE and key.shape == value.shape and key.shape[:2] == query.shape[:2]
+    if not fits or key.shape[-1] != query.shape[-1] or not (query.numel() and key.numel()):
+        return None
+    if query.dtype is torch.float64:
+        return None
+    batch, heads, tokens = query.shape[:3]
+    return [like(query), ((batch, heads, tokens), (tokens * heads, 1, heads))]
 
 
 def _concatenated(tensors: Sequence[Tensor], dim: int = 0) -> Made | None:
@@ -272,6 +317,8 @@ def _concatenated(tensors: Sequence[Tensor], dim: int = 0) -> Made | None:
     dim = dim % first.dim() if first.dim() else 0
     rest = {(*one.shape[:dim], *one.shape[dim + 1 :]) for one in tensors}
     if len(rest) != 1 or any(one.dim() != first.dim() or not one.numel() for one in tensors):
+        return None
+    if first.dim() in (_IMAGE, _IMAGE + 1) and not all(map(_is_plain, tensors)):  # which may lie channels last
         return None
     return _contiguous((*first.shape[:dim], sum(one.shape[dim] for one in tensors), *first.shape[dim + 1 :]))
 
@@ -303,10 +350,11 @@ def _product_with_bias(bias: Tensor, one: Tensor, other: Tensor) -> Made | None:
 def _batch_norm(given: Tensor, *rest: Any) -> Made | None:
     """In evaluation, no statistics are saved; those of narrow types have a type of their own."""
     training = rest[4]
+    made = _ordered(given, given.shape)
     if not training:
-        return _contiguous(given.shape, (0,), (0,))
+        return made + _contiguous((0,), (0,))
     plain = given.dtype is torch.float32 and given.dim() > 1 and given.numel() > 0
-    return _contiguous(given.shape, given.shape[1:2], given.shape[1:2]) if plain else None
+    return made + _contiguous(given.shape[1:2], given.shape[1:2]) if plain else None
 
 
 def _layer_norm(given: Tensor, shape: Sequence[int], *_: object) -> Made | None:
@@ -322,7 +370,7 @@ def _convolution(given: Tensor, weight: Tensor, *rest: Any) -> Made | None:
     if transposed or spatial not in _SPATIAL or not _is_plain(weight) or not _matches(given, weight, rest):
         return None
     sides = _sides(given.shape[2:], weight.shape[2:], stride, padding, dilation)
-    return None if sides is None else _contiguous((given.shape[0], weight.shape[0], *sides))
+    return None if sides is None else _ordered(given, (given.shape[0], weight.shape[0], *sides))
 
 
 def _sides(
@@ -349,14 +397,14 @@ def _max_pool(given: Tensor, kernel: Sequence[int], stride: Sequence[int] = (), 
     defaults: Arguments = ((0,), (1,), False)
     padding, spread, ceil_mode = (*rest, *defaults[len(rest) :])
     shape = _pool(given, kernel, stride, padding, spread, ceil_mode)
-    return None if shape is None else _contiguous(shape, shape)
+    return None if shape is None else _ordered(given, shape, shape)
 
 
 def _average_pool(given: Tensor, kernel: Sequence[int], stride: Sequence[int] = (), *rest: Any) -> Made | None:
     defaults: Arguments = ((0,), False)
     padding, ceil_mode = (*rest[:2], *defaults[len(rest) :])
     shape = _pool(given, kernel, stride, padding, (1,), ceil_mode)
-    return None if shape is None else _contiguous(shape)
+    return None if shape is None else _ordered(given, shape)
 
 
 def _padded(given: Tensor, pads: Sequence[int], _value: object = 0) -> Made | None:
@@ -365,7 +413,7 @@ def _padded(given: Tensor, pads: Sequence[int], _value: object = 0) -> Made | No
         return None
     for place in range(len(pads) // 2):
         shape[-1 - place] += pads[2 * place] + pads[2 * place + 1]
-    return _contiguous(shape) if min(shape) > 0 else None
+    return _ordered(given, shape) if min(shape) > 0 else None
 
 
 def _group_norm(given: Tensor, _weight: object, _bias: object, *rest: Any) -> Made | None:
@@ -388,9 +436,16 @@ _SUITS: dict[
     _product: _is_ordinary,  # it copies what is not contiguous
     _product_with_bias: _is_ordinary,
     _layer_norm: _is_ordinary,
-    _like_input: _is_dense,
-    _pointwise: _is_dense,
+    _like_input: _is_float,
+    _pointwise: _is_float,
+    _copied: _is_float,
+    _concatenated: _is_float,
+    _attention: _is_float,
     _convolution: _is_image,
+    _batch_norm: _is_image,
+    _max_pool: _is_image,
+    _average_pool: _is_image,
+    _padded: _is_image,
 }
 _RULES: dict[OpOverload, Callable[..., Made | None]] = {
     **dict.fromkeys(_LIKE_INPUT, _like_input),
@@ -407,4 +462,11 @@ _RULES: dict[OpOverload, Callable[..., Made | None]] = {
     _MAX_POOL: _max_pool,
     _aten.avg_pool2d.default: _average_pool,
     _aten.constant_pad_nd.default: _padded,
+    _aten._safe_softmax.default: _softmax,
+    _aten.roll.default: _rolled,
+    _aten.clone.default: _copied,
+    _aten.hardtanh.default: _copied,
+    _aten.mul.Scalar: _pointwise,
+    _INDEX: _picked,
+    _ATTENTION: _attention,
 }

@@ -293,6 +293,7 @@ class FakeWorld(StandInWorld):
     def __init__(self, assumed: AssumedValues | None = None) -> None:
         super().__init__(assumed)
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self._mode.cache_enabled = False  # recipes are quicker, and what has none is as quick to compute as to look up
         self._rules = ShapeRules(self._mode)
 
     def is_stand_in(self, tensor: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Shapes, strides and offsets of views, as torch computes them."""
+"""Shapes, strides and offsets of views, and strides of pointwise results, as torch computes them."""
 
 from collections.abc import Callable, Sequence
 
@@ -23,9 +23,9 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _view(given: Tensor, shape: Sequence[int]) -> list[View] | None:
-    """Another shape of a contiguous tensor; how others can be viewed is left to torch."""
+    """Another shape of a tensor that has elements; None where it cannot be viewed like that."""
     count = given.numel()
-    if not count or given.stride() != row_major(given.shape):
+    if not count:
         return None
     known = 1
     for size in shape:
@@ -35,7 +35,32 @@ def _view(given: Tensor, shape: Sequence[int]) -> list[View] | None:
     sizes = tuple([count // known if size == -1 else size for size in shape])
     if known != count and -1 not in shape:
         return None
-    return [(sizes, row_major(sizes), int(given.storage_offset()))]
+    if given.stride() == row_major(given.shape):
+        return [(sizes, row_major(sizes), int(given.storage_offset()))]
+    strides = _strides_of_view(given.shape, given.stride(), sizes)
+    return None if strides is None else [(sizes, strides, int(given.storage_offset()))]
+
+
+def _strides_of_view(shape: Sequence[int], strides: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """Each stretch of dimensions that lie in memory as one is split on its own, the innermost first."""
+    found = [1] * len(sizes)
+    left = len(sizes)  # dimensions of the view that have no stride yet
+    inner = len(shape)
+    while inner > 0:
+        step, count = strides[inner - 1], shape[inner - 1]
+        outer = inner - 1
+        while outer > 0 and (shape[outer - 1] == 1 or strides[outer - 1] == count * step):
+            outer -= 1
+            count *= shape[outer]
+        covered = 1
+        while left > 0 and (covered < count or sizes[left - 1] == 1):
+            left -= 1
+            found[left] = covered * step
+            covered *= sizes[left]
+        if covered != count:
+            return None
+        inner = outer
+    return tuple(found) if left == 0 else None
 
 
 def _ordered(given: Tensor, order: Sequence[int]) -> list[View]:
@@ -149,3 +174,106 @@ VIEW_RULES: dict[OpOverload, Callable[..., list[View] | None]] = {
     _aten.split_with_sizes.default: _split_with_sizes,
 }
 LISTS: frozenset[object] = frozenset({_aten.unbind.int, _aten.split.Tensor, _aten.split_with_sizes.default})
+
+
+# Strides of what a pointwise kernel writes, as torch's TensorIterator chooses them. The result lies in memory in the
+# order of its inputs: the first of them that distinguishes two dimensions decides their order. Inputs that all lie in
+# one way, without gaps, are a case of their own, in which sizes of 1 keep their strides.
+
+
+_IMAGE = 4  # dimensions of a batch of images
+
+
+def channels_last(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of new images whose channels lie side by side."""
+    outer, channels, height, width = shape
+    batches, rows, columns, step = row_major((outer, height, width, channels))
+    return batches, step, rows, columns
+
+
+def fills_memory(tensor: Tensor) -> bool:
+    """Whether a tensor with elements has neither gaps nor two elements in one place."""
+    step = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1:
+            if stride != step:
+                return False
+            step *= size
+    return step > 0
+
+
+def pointwise(tensors: Sequence[Tensor], *, with_number: bool) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Shape and strides of a new result of tensors, with a number among the arguments or not; None where unclear."""
+    shape = _broadcast([tuple(one.shape) for one in tensors])
+    if shape is None or 0 in shape:
+        return None
+    first = tensors[0]
+    if (not with_number or not shape) and all(one.shape == first.shape for one in tensors):
+        if all(one.is_contiguous() for one in tensors):
+            return shape, row_major(shape)
+        if len(shape) == _IMAGE and all(one.is_contiguous(memory_format=torch.channels_last) for one in tensors):
+            return shape, channels_last(shape)
+        if all(one.stride() == first.stride() for one in tensors) and fills_memory(first):
+            return shape, tuple(first.stride())
+    return shape, _in_reading_order(shape, [_stretched(one, shape) for one in tensors])
+
+
+def like(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides of a new tensor that preserves the format of one with elements, as `empty_like` does."""
+    shape = tuple(tensor.shape)
+    return shape, tuple(tensor.stride()) if fills_memory(tensor) else _in_reading_order(shape, [tensor.stride()])
+
+
+def _in_reading_order(shape: tuple[int, ...], strides: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Strides without gaps, the dimensions in the order in which tensors with some strides are read."""
+    made, step = [0] * len(shape), 1
+    for dim in _reading_order(shape, strides):
+        made[dim] = step
+        step *= shape[dim]
+    return tuple(made)
+
+
+def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    shape: list[int] = []
+    for one in shapes:
+        shape = [1] * (len(one) - len(shape)) + shape
+        for place, size in enumerate(one, len(shape) - len(one)):
+            if size not in (1, shape[place]):
+                if shape[place] != 1:
+                    return None
+                shape[place] = size
+    return tuple(shape)
+
+
+def _stretched(tensor: Tensor, shape: tuple[int, ...]) -> list[int]:
+    """The strides with which a tensor is read; 0 where one element stands for many."""
+    new = len(shape) - tensor.dim()
+    pairs = zip(tensor.shape, tensor.stride(), shape[new:], strict=True)
+    return [0] * new + [0 if size == 1 and full != 1 else stride for size, stride, full in pairs]
+
+
+def _reading_order(shape: tuple[int, ...], strides: Sequence[Sequence[int]]) -> list[int]:
+    """The dimensions, the one that lies closest together first: an insertion sort that leaves open what is unclear."""
+    order = list(range(len(shape) - 1, -1, -1))
+    for start in range(1, len(order)):
+        place = start
+        for before in range(start - 1, -1, -1):
+            decided = _compared(order[before], order[place], shape, strides)
+            if decided > 0:
+                order[before], order[place] = order[place], order[before]
+                place = before
+            elif decided < 0:
+                break
+    return order
+
+
+def _compared(one: int, other: int, shape: tuple[int, ...], strides: Sequence[Sequence[int]]) -> int:
+    """1 where two dimensions change places, -1 where they stay, 0 where no input decides."""
+    for read in strides:
+        if read[one] == 0 or read[other] == 0:
+            continue
+        if read[one] != read[other]:
+            return 1 if read[one] > read[other] else -1
+        if shape[one] > shape[other]:
+            return 1
+    return 0

@@ -67,6 +67,7 @@ class _Recorder:
     """Counts module calls and writes down the wanted ones."""
 
     def __init__(self, model: nn.Module, wanted: dict[str, Any], folder: Path) -> None:
+        self._modules = list(model.modules())
         self._known = {id(module): path for path, module in model.named_modules()}
         self.unwritten: dict[str, str] = {}
         self.ops = _OpCounter(wanted)
@@ -78,7 +79,7 @@ class _Recorder:
     @contextmanager
     def intercepting(self) -> Iterator[None]:
         """See the calls of the model's modules while open."""
-        with intercepted(self._known, self._call) as self._really_call:
+        with intercepted(self._modules, self._call) as self._really_call:
             yield
 
     def _call(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
