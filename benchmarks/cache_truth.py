@@ -1,9 +1,11 @@
 """What models keep between two steps, against a calculator that reads nothing but published configurations.
 
-`python benchmarks/cache_truth.py [MODELS...]`: every model of the zoo that generates is captured at its full size,
-without weights, for two sequences, with caches that grow, are allocated beforehand, lie in blocks of 16 tokens, and
-(for latent attention) are expanded. The calculator below was written from papers and the meaning of fields, before a
-cache was captured with it; it imports neither torchstone nor transformers. What it knows of implementations is this:
+`python benchmarks/cache_truth.py [--edges] [MODELS...]`: every model of the zoo that generates is captured at its full
+size, without weights, for two sequences, with caches that grow, are allocated beforehand, lie in blocks of 16 tokens,
+and (for latent attention) are expanded. With --edges, three sequences after 1 token, around the length of a window, and
+after as many tokens as the model has positions for, 100,000 at most. The calculator below was written from papers and
+the meaning of fields, before a cache was captured with it; it imports neither torchstone nor transformers. What it
+knows of implementations is this:
 
 - a layer with a window of n keeps n - 1 tokens between steps, because the new one completes the window; a static cache
   has room for n of them;
@@ -32,6 +34,7 @@ class Question:
 
     kind: str = "dynamic"
     tokens: int = TOKENS
+    batch: int = BATCH
     room: int = ROOM  # of a static cache
     block: int = BLOCK  # of a paged one
     encoder: int = ENCODER  # tokens of the prompt, for a decoder that attends to an encoder
@@ -57,7 +60,7 @@ def kept_bytes(config: Mapping[str, Any], question: Question) -> int:
     """Bytes of a batch."""
     text = {**config, **config.get("text_config", {})}
     width = _BYTES[config.get("dtype", "float32")]
-    return BATCH * sum(numbers * size for numbers, size in layers(text, width, question))
+    return question.batch * sum(numbers * size for numbers, size in layers(text, width, question))
 
 
 def layers(c: Mapping[str, Any], width: int, question: Question) -> Iterator[tuple[int, int]]:
@@ -95,7 +98,8 @@ def recurrent(c: Mapping[str, Any], width: int) -> Iterator[tuple[int, int]]:
 def decoder(c: Mapping[str, Any], width: int, question: Question) -> Iterator[tuple[int, int]]:
     """Layers that attend to earlier tokens, with others between them in some models."""
     count = c.get("num_hidden_layers") or c.get("n_layer")
-    for layer in range(int(count or 0)):
+    own = int(count or 0) - c.get("num_kv_shared_layers", 0)  # Gemma 3n: the last layers read what earlier ones keep
+    for layer in range(own):
         if c["model_type"] == "jamba" and layer % c["attn_layer_period"] != c["attn_layer_offset"]:
             inner = c["mamba_expand"] * c["hidden_size"]
             yield inner * c["mamba_d_conv"], width
@@ -126,7 +130,7 @@ def token_numbers(c: Mapping[str, Any], question: Question, *, sees_all: bool) -
     head = c.get("head_dim") or hidden // heads
     shared = 1 if c.get("multi_query") else c.get("num_key_value_heads") or heads
     if sees_all and "global_head_dim" in c:  # Gemma 4: global layers have fewer and wider heads
-        shared, head = c["num_global_key_value_heads"], c["global_head_dim"]
+        shared, head = c.get("num_global_key_value_heads") or shared, c["global_head_dim"]
     return int(2 * shared * head)
 
 
@@ -134,8 +138,10 @@ def window_of(c: Mapping[str, Any], layer: int) -> int | None:
     """The window of a layer, or its chunk; None: it sees all tokens."""
     window = c.get("sliding_window")
     match c["model_type"]:
-        case "gemma3_text" | "gemma4_text":  # every sixth layer is global
+        case "gemma3_text" | "gemma4_text" if "sliding_window_pattern" in c:  # every sixth layer is global
             return None if (layer + 1) % c["sliding_window_pattern"] == 0 else window
+        case "gemma3n_text" | "gemma4_text":  # every fifth or sixth
+            return None if c["layer_types"][layer] == "full_attention" else window
         case "gemma2" | "gpt_oss":  # local and global layers in turn, a local one first
             return window if layer % 2 == 0 else None
         case "llama4_text":  # every fourth layer has no rotary positions and sees everything
@@ -160,7 +166,7 @@ def captured_bytes(name: str, question: Question) -> int:
     from torchstone.record.cost import Conventions
 
     options = InputOptions(
-        batch_size=BATCH,
+        batch_size=question.batch,
         phase="decode",
         seq_len=question.encoder,
         cache_len=question.tokens,
@@ -189,11 +195,25 @@ def questions(entry: Mapping[str, Any]) -> Iterator[Question]:
         yield Question(kind="paged", tokens=LONG)
 
 
+def edges(entry: Mapping[str, Any]) -> Iterator[Question]:
+    """Lengths at which a cache that is nearly right is wrong."""
+    config = {**entry["config"], **entry["config"].get("text_config", {})}
+    positions = config.get("max_position_embeddings") or config.get("n_positions") or config.get("max_target_positions")
+    most = min(positions or 100_000, 100_000) - 1
+    window = next((one for one in (window_of(config, layer) for layer in range(6)) if one is not None), None)
+    lengths = {1, 2, most} if window is None else {1, window - 2, window - 1, window, window + 1, most}
+    for tokens in sorted(one for one in lengths if 0 < one <= most):
+        for kind in ("dynamic", "paged"):
+            yield Question(kind=kind, tokens=tokens, batch=3, block=1 if tokens == 1 else 48)
+
+
 def main() -> None:
     """Compare every model and print one line each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*")
-    chosen = parser.parse_args().models
+    parser.add_argument("--edges", action="store_true", help="lengths around windows, and the longest")
+    given = parser.parse_args()
+    chosen = given.models
     from torchstone.errors import TorchstoneError
 
     entries = [one for path in sorted(ZOO.glob("*.json")) for one in json.loads(path.read_text(encoding="utf-8"))]
@@ -203,7 +223,7 @@ def main() -> None:
         if entry["id"] not in chosen if chosen else not generates:
             continue
         found = []
-        for question in questions(entry):
+        for question in edges(entry) if given.edges else questions(entry):
             asked += 1
             truth = kept_bytes(entry["config"], question)
             try:
@@ -211,7 +231,8 @@ def main() -> None:
             except TorchstoneError as error:  # a model that fails is one line of the table, not the end of it
                 ours = " ".join(str(error).split())[:160]
             wrong += ours != truth
-            found.append(f"{question.kind} {'=' if ours == truth else f'{ours} != {truth:,}'}")
+            label = f"{question.kind} {question.tokens}" if given.edges else question.kind
+            found.append(f"{label} {'=' if ours == truth else f'{ours} != {truth:,}'}")
         print(f"{entry['id']:40} {', '.join(found)}", flush=True)
     print(f"{asked} caches, {wrong} differ")
 

@@ -10,7 +10,9 @@ configuration without weights, and `cost` prices its parameters in the checkpoin
 - the sizes of several files: what their sum exceeds the data by must be a possible length of headers, which are bounded
   by the names and shapes of the tensors. An error of a few kilobytes can hide in it.
 
-Where a checkpoint has more than the model (frequencies of old rotary embeddings, a tied matrix twice), the row says so.
+Buffers that a checkpoint holds, such as the limits of Gemma 4's clipped layers, count with the parameters. Where a
+checkpoint has more than the model (frequencies of old rotary embeddings, a tied matrix twice, projections that Gemma's
+layers with shared keys and values do not use), the row says so.
 """
 
 import argparse
@@ -29,7 +31,7 @@ _Tensors = Mapping[str, tuple[int, ...]]
 
 
 def stored(config: Mapping[str, Any] | str) -> tuple[int, _Tensors, str]:
-    """Bytes of the parameters by `cost`, the tensors that a checkpoint lists, and their dtype."""
+    """Bytes of the parameters by `cost` and of stored buffers, the tensors that a checkpoint lists, and their dtype."""
     from torchstone.models.inputs import InputOptions
     from torchstone.models.load_model import load
     from torchstone.workflows.cost import CostRequest, cost_model
@@ -46,9 +48,27 @@ def stored(config: Mapping[str, Any] | str) -> tuple[int, _Tensors, str]:
         table = cost_model(request).table
         model, _ = load(str(name), options=options)
         once: dict[int, tuple[str, tuple[int, ...]]] = {}
+        buffers = {id(one): one.numel() * one.element_size() for one in model.buffers()}
+        stored_buffers = 0
         for key, tensor in model.state_dict(keep_vars=True).items():
+            if id(tensor) not in once:
+                stored_buffers += buffers.get(id(tensor), 0)
             once.setdefault(id(tensor), (key, tuple(tensor.shape)))
-    return table.totals.parameter_bytes, dict(once.values()), dtype
+    return table.totals.parameter_bytes + stored_buffers, dict(once.values()), dtype
+
+
+def unused_projections(config: Mapping[str, Any]) -> _Tensors:
+    """Keys and values of Gemma's last layers, which read those of earlier ones: in the file, not in the model."""
+    text = config["text_config"]
+    kinds, shared = text["layer_types"], text["num_kv_shared_layers"]
+    found: dict[str, tuple[int, ...]] = {}
+    for layer in range(len(kinds) - shared, len(kinds)):
+        width = text["global_head_dim"] if kinds[layer] == "full_attention" else text["head_dim"]
+        name = f"model.language_model.layers.{layer}.self_attn"
+        found[f"{name}.k_norm.weight"] = (width,)
+        for projection in ("k_proj", "v_proj"):
+            found[f"{name}.{projection}.weight"] = (text["num_key_value_heads"] * width, text["hidden_size"])
+    return found
 
 
 def header_bytes(tensors: _Tensors, dtype: str) -> int:
@@ -76,6 +96,10 @@ def verdict(row: Mapping[str, Any]) -> str:
     """`=` where the published size is ours, else how it differs."""
     ours, tensors, dtype = stored(row["config"])
     published = row["bytes"]
+    if row.get("unused_projections"):
+        unused = unused_projections(row["config"])
+        tensors = {**tensors, **unused}
+        ours += sum(prod(shape) for shape in unused.values()) * _CODES[dtype][1]
     ours += row.get("stored_twice_bytes", 0) + row.get("buffer_bytes", 0)
     if isinstance(published, list):
         low, high = header_bounds(tensors, len(published))
@@ -86,7 +110,7 @@ def verdict(row: Mapping[str, Any]) -> str:
             if low <= rest <= high
             else f"{rest:,} bytes are not headers ({low:,} to {high:,})"
         )
-    if row["source"]["path"].endswith(".safetensors"):
+    if row.get("whole_file") or row["source"]["path"].endswith(".safetensors"):
         ours += header_bytes(tensors, dtype)
     return "=" if ours == published else f"{ours:,} != {published:,} ({published - ours:+,})"
 

@@ -102,6 +102,24 @@ def test_a_window_keeps_the_blocks_that_it_reaches_into() -> None:
     }
 
 
+@pytest.mark.parametrize("tokens", [1, 511, 512, 513])
+@pytest.mark.parametrize(
+    ("model", "layers", "own_global", "row", "global_row"),
+    [
+        ("google/gemma-3n-E2B", 20, 4, 2 * 2 * 256, 2 * 2 * 256),  # 30 layers, of which 10 share
+        ("google/gemma-4-E2B-it", 15, 3, 2 * 1 * 256, 2 * 1 * 512),  # 35 layers, of which 20 share
+    ],
+)
+def test_layers_that_share_keys_and_values_keep_none(
+    model: str, layers: int, own_global: int, row: int, global_row: int, tokens: int
+) -> None:
+    """A window of 512 keeps 511 tokens between steps: the new one completes it."""
+    table = cost(model, cache_len=tokens)
+
+    numbers = own_global * global_row * tokens + (layers - own_global) * row * min(tokens, 511)
+    assert kept(table) == BATCH * numbers * 2
+
+
 def test_a_static_window_has_room_for_the_window() -> None:
     table = cost("openai/gpt-oss-20b", cache="static", cache_len=500, cache_size=1000, layers=2)
     assert kept(table) == BATCH * 2 * 8 * 64 * 2 * (128 + 1000)

@@ -53,6 +53,8 @@ def test_well_known_counts_stand_exactly(name: str, parameters: int) -> None:
         ("mistralai/Mixtral-8x22B-v0.1", 281_241_268_224),
         ("microsoft/Phi-3-mini-4k-instruct", 7_642_159_104),
         ("meta-llama/Llama-2-7b-hf", 13_476_831_232),
+        ("meta-llama/Llama-3.2-3B", 6_425_499_648),
+        ("bigscience/bloom", 352_494_542_848),
     ],
 )
 def test_weights_have_the_bytes_that_published_index_files_state(name: str, total_size: int) -> None:
@@ -60,6 +62,19 @@ def test_weights_have_the_bytes_that_published_index_files_state(name: str, tota
     entry = find_entry(name)
     assert entry is not None
     assert entry.parameters * 2 == total_size
+
+
+@pytest.mark.parametrize(("name", "effective"), [("google/gemma-3n-E2B", 1.91e9), ("google/gemma-3n-E4B", 3.98e9)])
+def test_the_effective_parameters_of_gemma_3n_are_those_beside_its_tables(name: str, effective: float) -> None:
+    """1.91 billion are published for E2B: tables of embeddings can stay in slow memory, since few rows are read."""
+    entry = find_entry(name)
+    assert entry is not None
+    model, _ = load(name)
+    tables = sum(one.numel() for path, one in model.named_parameters() if "embed_tokens" in path)
+    layers = entry.config["num_hidden_layers"]
+    assert isinstance(layers, int)
+    assert tables == 262_400 * 2_048 + 262_144 * 256 * layers
+    assert abs(entry.parameters - tables - effective) < 0.005e9
 
 
 def test_the_zoo_is_large_and_covers_every_kind() -> None:
