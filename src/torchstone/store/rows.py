@@ -137,17 +137,31 @@ def place_row(one: Occurrence) -> Row:
     return {"digest": _digest(phase, one.module_path, one.call_site, details), **columns}
 
 
+class _SeenPlace(Record, frozen=True, kw_only=True):
+    """The columns of an occurrence with its origin and place; SQLite does not keep to their types in a damaged file."""
+
+    source: str
+    run: str
+    model: str
+    phase: Phase | None
+    module_path: str
+    call_site: str
+    details: str | None
+    calls: int | None
+
+
 def occurrence_of(row: Any) -> Occurrence:
-    """The record of a joined row."""
+    """The record of a joined row; raises msgspec.ValidationError where it cannot have been written by this program."""
+    found = msgspec.convert(row, _SeenPlace, from_attributes=True)
     return Occurrence(
-        source=row.source,
-        run=row.run,
-        model=row.model,
-        phase=None if row.phase is None else Phase(row.phase),
-        module_path=row.module_path,
-        call_site=row.call_site,
-        details=None if row.details is None else _details_decoder.decode(row.details),
-        count=row.calls,
+        source=found.source,
+        run=found.run,
+        model=found.model,
+        phase=found.phase,
+        module_path=found.module_path,
+        call_site=found.call_site,
+        details=None if found.details is None else _details_decoder.decode(found.details),
+        count=found.calls,
     )
 
 

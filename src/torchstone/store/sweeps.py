@@ -64,7 +64,8 @@ def newest_statuses(store: Store, backend: str) -> dict[str, Status]:
         .order_by(sweep_run.c.started, sweep_run.c.run)
     )
     with reading_from(store.engine) as connection:
-        return {row.configuration: Status(row.status) for row in connection.execute(query)}
+        found = msgspec.convert([tuple(row) for row in connection.execute(query)], list[tuple[str, Status]])
+    return dict(found)
 
 
 def _results(connection: Connection, run: str) -> Iterator[VectorResult]:
