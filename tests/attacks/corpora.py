@@ -7,6 +7,7 @@ import io
 import json
 import sqlite3
 import tempfile
+import wave
 import zipfile
 from functools import cache, partial
 from pathlib import Path
@@ -17,16 +18,18 @@ from tests.check import results
 from tests.check.results import finding, module
 from tests.configs.samples import entry_v2, execution, master_v1, master_v2, new_tensor, old_arguments
 from tests.report.sections.test_port import verdict
-from tests.report.traces import one_op
+from tests.report.traces import one_op, transformer
 from tests.sweep.builders import mm, result, run, seen, vector
 from torchstone.record import codec
 from torchstone.record.analysis import Analysis, AnalysisStage, StageState
-from torchstone.record.check import CheckResult
+from torchstone.record.check import CheckComparison, CheckResult
 from torchstone.record.config import OpLog, SourceEnding, TargetKind, TracedSource, TraceRun
 from torchstone.record.cost import CostTable
+from torchstone.record.diff import FolderDiff
 from torchstone.record.memory import MemoryTimeline
+from torchstone.record.memory_findings import MemoryComparison
 from torchstone.record.reference import Comparison, GoldenData, GoldenTensor, Rebuild, Role, Saved, Status, Weights
-from torchstone.record.vector import SweepPlan
+from torchstone.record.vector import Quarantine, QuarantineEntry, SweepPlan
 
 
 @cache
@@ -230,4 +233,115 @@ def program() -> bytes:
 
     file = io.BytesIO()
     torch.export.save(torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),)), file)
+    return file.getvalue()
+
+
+def transformer_cost() -> CostTable:
+    """The cost of the capture that pages are rendered with."""
+    from torchstone.cost.price_trace import price
+
+    return price(transformer(1))
+
+
+def folder_diff() -> FolderDiff:
+    """Two folders of results, compared."""
+    from torchstone.workflows.diff import diff_folders
+
+    before, after = (scratch() / name for name in ("before", "after"))
+    for folder, trace in ((before, transformer(1)), (after, transformer(2))):
+        folder.mkdir(exist_ok=True)
+        codec.save(folder / "trace.json", trace)
+    return diff_folders(before, after)
+
+
+def check_comparison() -> CheckComparison:
+    from torchstone.check.summary import compare
+
+    return compare([results.check_result(), results.check_result(finding(), backend="b")], ["a", "b"])
+
+
+def memory_comparison() -> MemoryComparison:
+    from torchstone.memory.compare import compare
+    from torchstone.memory.study import Study
+
+    first, second = (Study(timeline(text)) for text in small_logs()[1:3])
+    return compare(first, second)
+
+
+def quarantine() -> Quarantine:
+    return Quarantine(entries=(QuarantineEntry(vector="k1", backend="b", reason="r", added="2026-01-01"),))
+
+
+def file_states() -> bytes:
+    """A file that is as it was, and one that is not there."""
+    from torchstone.workflows.code_files import _state
+
+    (scratch() / "seen.txt").write_bytes(b"seen")
+    return msgspec.json.encode([_state(str(scratch() / "seen.txt")), _state(str(scratch() / "absent.txt"))])
+
+
+# --- Files of other tools ---
+
+
+def published_formulas() -> bytes:
+    """A database of formulas as others publish it, without a schema."""
+    whole = json.loads(formula_file())
+    return json.dumps({"modules": whole["modules"]}).encode()
+
+
+def tt_metal_files() -> list[bytes]:
+    """Vectors and results of tt-metal's sweeps."""
+    from torchstone.sweep.tt_metal_files import MANIFEST, results_export, vectors_export
+
+    vectors = vectors_export([vector(mm())])
+    results = results_export(run("1", result("k1"), started="2026-01-01T00:00:00"))
+    files = {**vectors, **{name: text for name, text in results.items() if not name.startswith("oprun_")}}
+    return [text.encode() for name, text in files.items() if name != MANIFEST]
+
+
+def profile() -> bytes:
+    """A trace of torch.profiler with memory events."""
+    events = [
+        {"ph": "i", "name": "[memory]", "ts": 10 * number, "pid": 1, "tid": 1, "args": {
+            "Total Allocated": total, "Bytes": size, "Addr": 4096, "Device Id": -1, "Device Type": 0,
+        }}
+        for number, (size, total) in enumerate(((1024, 1024), (512, 1536), (-1024, 512)))
+    ]  # fmt: skip
+    call = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 5, "dur": 3, "args": {}}
+    return json.dumps({"schemaVersion": 1, "deviceProperties": [], "traceEvents": [call, *events]}).encode()
+
+
+MODEL_CONFIG = (
+    b'{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 8, "n_head": 2, "n_layer": 1, '
+    b'"n_positions": 16, "vocab_size": 32, "initializer_range": {"__float__": "Infinity"}}'
+)
+
+
+def png_file() -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("RGB", (4, 3), (1, 2, 3)).save(file, format="PNG")
+    return file.getvalue()
+
+
+def other_images() -> list[bytes]:
+    """The same in other formats that the library reads."""
+    from PIL import Image
+
+    found = []
+    for kind in ("JPEG", "GIF", "BMP", "WEBP"):
+        file = io.BytesIO()
+        Image.new("RGB", (16, 16), (1, 2, 3)).save(file, format=kind)
+        found.append(file.getvalue())
+    return found
+
+
+def wav_file() -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as audio:
+        audio.setnchannels(2)
+        audio.setsampwidth(2)
+        audio.setframerate(16_000)
+        audio.writeframes(bytes(range(40)))
     return file.getvalue()

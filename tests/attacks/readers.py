@@ -25,10 +25,12 @@ from tests.attacks.mutations import (
     mutate_zip,
 )
 from tests.configs.test_ttnn_graph import call
+from tests.configs.test_ttnn_operations import call as operation
 from tests.memory.test_torch_memory import snapshot
 from tests.memory.test_ttnn_report import DEVICE, small_report
 from tests.record.test_cost import sweep_of
 from tests.record.test_repeats import layers
+from tests.report.sections.test_reference import GOLDEN
 from tests.report.sections.test_tenstorrent import MAPPING
 from tests.report.test_checklist_text import checklist
 from tests.report.traces import one_op, transformer
@@ -42,7 +44,7 @@ from torchstone.record.memory import MemoryTimeline
 from torchstone.record.reference import Checklist, GoldenData
 from torchstone.record.trace import Trace
 from torchstone.record.unique import UniqueModules, unique_modules
-from torchstone.record.vector import SweepHistory, SweepPlan, SweepRun, VectorFile
+from torchstone.record.vector import Quarantine, SweepHistory, SweepPlan, SweepRun, VectorFile
 
 Corpus = Callable[[], list[bytes]]
 
@@ -78,8 +80,10 @@ def _document(
     )
 
 
-def _page(name: str, record: Document | Callable[[], Document]) -> Reader:
-    return Reader(read=reading.rendered(name), corpus=partial(_encoded, record), structures=(mutate_json,))
+def _page(
+    name: str, record: Document | Callable[[], Document], beside: Callable[[], dict[str, Document]] = dict
+) -> Reader:
+    return Reader(read=reading.rendered(name, beside), corpus=partial(_encoded, record), structures=(mutate_json,))
 
 
 def _file(
@@ -143,6 +147,20 @@ READERS: dict[str, Reader] = {
     "port-page": _page("comparison.json", corpora.comparison),
     "sweep-page": _page("sweep_history.json", SweepHistory(runs=(run("1", result("a")),))),
     "cost-sweep-page": _page("cost_sweep.json", sweep_of(1, 2, 4)),
+    "cost-page": _page("cost.json", corpora.transformer_cost),
+    "diff-page": _page("diff.json", corpora.folder_diff),
+    "backends-page": _page("check_comparison.json", corpora.check_comparison),
+    "memory-comparison-page": _page("memory_comparison.json", corpora.memory_comparison),
+    "golden-page": _page("golden_data.json", GOLDEN, beside=lambda: {"checklist.json": checklist()}),
+    "checklist-page": _page("checklist.json", checklist(), beside=lambda: {"golden_data.json": GOLDEN}),
+    "memory-page": Reader(
+        read=reading.rendered("net_timeline.json.gz"),
+        corpus=lambda: [gzip.compress(text, mtime=0) for text in _small_timelines()],
+        structures=(mutate_gzip,),
+    ),
+    "reports": _file(
+        "report.json", reading.reports, b'{"schema": "torchstone/report/1", "title": "x", "failed": true}'
+    ),
     # Archives, databases and settings
     "bundle": _file("b.zip", reading.bundle, corpora.bundle_file, mutate_zip),
     "store": Reader(
@@ -179,6 +197,7 @@ READERS: dict[str, Reader] = {
         mutate_json,
     ),
     "ttnn-database": _file("db.sqlite", reading.read_memory_file, corpora.database, mutate_sqlite, mutate_in_place),
+    "profile": _file("profile.json", reading.read_memory_file, corpora.profile, mutate_json),
     # Configurations and formulas
     "master": Reader(
         read=reading.from_path(reading.import_any, "master.json"), corpus=corpora.masters, structures=(mutate_json,)
@@ -189,9 +208,23 @@ READERS: dict[str, Reader] = {
     "ttnn-graph": _file(
         "graph.json", reading.import_any, lambda: json.dumps(call(1, "ttnn::relu")).encode(), mutate_json
     ),
+    "ttnn-operation": _file(
+        "operation.json", reading.import_any, lambda: json.dumps(operation(values=[1.0, 2.0])).encode(), mutate_json
+    ),
+    "master-database": _file("master.db", reading.master_database, corpora.store_file, mutate_sqlite, mutate_in_place),
+    "tt-metal": Reader(
+        read=reading.from_path(reading.tt_metal, "tt_metal.json"),
+        corpus=corpora.tt_metal_files,
+        structures=(mutate_json,),
+    ),
+    "quarantine": _document(Quarantine, corpora.quarantine),
     "aten-text": _file("aten.txt", reading.import_any, corpora.ATEN),
     "own-lines": _file("x.jsonl", reading.import_any, corpora.own_lines, mutate_json_lines),
-    "formulas": _file("module_db.json", reading.formulas, corpora.formula_file, mutate_json),
+    "formulas": Reader(
+        read=reading.from_path(reading.formulas, "module_db.json"),
+        corpus=lambda: [corpora.formula_file(), corpora.published_formulas()],
+        structures=(mutate_json,),
+    ),
     "template": Reader(read=reading.template, corpus=lambda: [b"2 * B * S * ${D} ** 2 + ceil(B / 3) * max(S, 4)"]),
     # Tensor files and exported programs
     "safetensors": _tensors("x.safetensors", corpora.safetensors_file, mutate_safetensors),
@@ -210,5 +243,50 @@ READERS: dict[str, Reader] = {
         corpus=lambda: [corpora.program()],
         structures=(mutate_zip,),
         needs_torch=True,
+    ),
+    # What a model and its inputs are made from
+    "name-map": _file("map.toml", reading.name_map, b'"port.a" = "logits"\nb.c = ["x", "y"]\n"layers.*.q" = "z"\n'),
+    "model-config": Reader(
+        read=reading.from_path(reading.model_config, "config.json"),
+        corpus=lambda: [corpora.MODEL_CONFIG],
+        structures=(mutate_json,),
+        needs_torch=True,
+    ),
+    "weight-index": Reader(
+        read=reading.from_path(reading.weight_index, "model.safetensors.index.json"),
+        corpus=lambda: [b'{"metadata": {}, "weight_map": {"a": "model-1.safetensors", "b": "model-1.safetensors"}}'],
+        structures=(mutate_json,),
+        needs_torch=True,
+    ),
+    "image": Reader(
+        read=reading.from_path(reading.image, "x.png"),
+        corpus=lambda: [corpora.png_file(), *corpora.other_images()],
+        structures=(mutate_in_place,),
+        needs_torch=True,
+    ),
+    "audio": Reader(
+        read=reading.from_path(reading.audio, "x.wav"),
+        corpus=lambda: [corpora.wav_file()],
+        structures=(mutate_in_place,),
+        needs_torch=True,
+    ),
+    "python-file": Reader(
+        read=reading.from_path(reading.python_file, "net.py"),
+        corpus=lambda: [b"from .a import b\n\n\ndef load_model():\n    return b(1, x=[2, 'c'])\n"],
+        needs_torch=True,
+    ),
+    # What one run keeps for another, and what child processes say
+    "kept-files": _file("kept.files", reading.kept_files, corpora.file_states, mutate_json),
+    "kept-dependencies": _file(
+        "dependencies.json",
+        reading.kept_dependencies,
+        b'{"backend":"b","backend_version":"1","torchstone":"1","torch":"2","environment":{"A":"0"},'
+        b'"files":{"net.py":"00"},"weights":{},"inputs":"1"}',
+        mutate_json,
+    ),
+    "worker": Reader(
+        read=reading.answer_of_worker,
+        corpus=lambda: [b'{"answer":{"a":[1,"x"]},"elapsed_s":0.5,"peak_bytes":1024}', b'{"ready":12,"own_bytes":3}'],
+        structures=(mutate_json,),
     ),
 }

@@ -7,6 +7,7 @@ priced, rendered or summed up.
 import os
 import zlib
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -104,15 +105,24 @@ def import_any(path: Path) -> object:
 
 
 def load_master(path: Path) -> object:
-    from torchstone.sweep.master_entries import read_master
+    """Configurations for a sweep module, from a master file."""
+    from torchstone.sweep import master_entries
 
+    master_entries._parsed.cache_clear()  # by the time of the last change, which is the same for mutants of one moment
     try:
-        return str(read_master(path, "ttnn.add")[1])
+        return str(master_entries.read_master(path, "ttnn.add"))
     except ValueError as error:  # its callers turn it into a sentence
         return str(error)[:40]
 
 
-# --- Formulas and settings ---
+def master_database(path: Path) -> object:
+    """Configurations for a sweep module, from a database."""
+    from torchstone.sweep.master_entries import read_database
+
+    try:
+        return str(read_database(str(path), "aten.mm.default"))
+    except ValueError as error:  # its callers turn it into a sentence
+        return str(error)[:40]
 
 
 def formulas(path: Path) -> object:
@@ -148,8 +158,8 @@ def journal(path: Path) -> object:
 # --- Documents that a report shows: read, laid out and written as a page ---
 
 
-def rendered(name: str) -> Read:
-    """A document beside a capture, as `torchstone report` takes it."""
+def rendered(name: str, beside: Callable[[], dict[str, Document]] = dict) -> Read:
+    """A document beside a capture and others, as `torchstone report` takes it."""
 
     def read(content: bytes) -> object:
         from torchstone.report.page import assemble, render_page
@@ -159,9 +169,11 @@ def rendered(name: str) -> Read:
         folder = scratch() / name
         if not folder.is_dir():
             folder.mkdir()
-            codec.save(folder / "trace.json", transformer(1))
+            for other, document in {"trace.json": transformer(1), **beside()}.items():
+                codec.save(folder / other, document)
         (folder / name).write_bytes(content)
-        report = assemble(ReportFolder(folder), [one for one in SECTIONS if name in one.files])
+        chosen = [one for one in SECTIONS if any(fnmatch(name, file) for file in one.files)]
+        report = assemble(ReportFolder(folder), chosen)
         render_twin(report)
         if zlib.crc32(content) % _PAGE_ONE_IN == 0:  # the page is some hundred times as slow, and mostly scripts
             render_page(report)
@@ -170,10 +182,11 @@ def rendered(name: str) -> Read:
     return read
 
 
-# --- Archives, databases and settings of our own ---
+# --- Archives, databases and settings ---
 
 
 def bundle(path: Path) -> object:
+    """Unpack a bundle of `check`."""
     from torchstone.check.bundle import unpack
 
     folder = scratch() / "unpacked"
@@ -261,3 +274,91 @@ def exported(path: Path) -> object:
     except Exception as error:  # as _read does, which then says that the file is not readable
         raise UnreadableFileError(str(error)[:80]) from error
     return "harmless"
+
+
+# --- Files of other tools, and what a model is built from ---
+
+
+def tt_metal(path: Path) -> object:
+    """Vectors or results of tt-metal's sweeps."""
+    from torchstone.sweep.tt_metal_files import has_vectors, read_results_export, read_vectors_export
+
+    return repr(read_vectors_export(path)) if has_vectors(path) else codec.encode(read_results_export(path))
+
+
+def name_map(path: Path) -> object:
+    """The names of a port, as --map gives them."""
+    from torchstone.reference.match_names import read_map
+
+    return dict(read_map(path))
+
+
+def model_config(path: Path) -> object:
+    """A configuration of a model of transformers."""
+    from torchstone.models.pretrained import _local_blueprint
+
+    made = _local_blueprint(path)
+    return made.name, made.model_class, repr(made.config)
+
+
+def weight_index(path: Path) -> object:
+    """The index of weight files beside it."""
+    from torchstone.models.weight_files import _shards
+
+    (path.parent / "model-1.safetensors").touch()
+    return _shards(path)
+
+
+def image(path: Path) -> object:
+    """An example image."""
+    from torchstone.models.example_inputs.processed import _read_image
+
+    found: Any = _read_image(path)
+    return found.size, found.tobytes()
+
+
+def audio(path: Path) -> object:
+    """An example recording."""
+    from torchstone.models.example_inputs.processed import _read_audio
+
+    return _read_audio(path, 16_000).tobytes()
+
+
+def python_file(path: Path) -> object:
+    """What is read of a model's file before it is executed."""
+    from torchstone.errors import ModelError
+    from torchstone.models.user_code import _relative_import_levels
+
+    try:
+        return _relative_import_levels(path)
+    except (Exception, SystemExit) as error:  # as whoever runs the file does
+        raise ModelError(str(error)[:80]) from error
+
+
+def kept_files(path: Path) -> object:
+    """The state of files beside a capture that was kept; what is damaged counts as changed."""
+    from torchstone.workflows.capture_cache import _is_unchanged
+
+    return _is_unchanged(path)
+
+
+def kept_dependencies(path: Path) -> object:
+    """What the results of a check depended on; what is damaged counts as not recorded."""
+    from torchstone.check.dependencies import Dependencies
+    from torchstone.record.codec import load_kept
+
+    return load_kept(path, Dependencies)
+
+
+def reports(path: Path) -> object:
+    """The list of reports in a folder."""
+    from torchstone.report.index_page import _twin_of
+
+    return _twin_of(path)
+
+
+def answer_of_worker(content: bytes) -> object:
+    """A line from a child process."""
+    from torchstone.workers.lane import read_message
+
+    return repr(read_message(content))

@@ -50,6 +50,7 @@ from torchstone.store.tables import OPS_BY_ID, configuration, occurrence, origin
 # --- Records <-> rows, and the digests that identify origins and places ---
 
 
+T = TypeVar("T")
 Row = dict[str, Any]  # column values by name, as an INSERT takes them
 
 _encoder = msgspec.json.Encoder()
@@ -68,6 +69,11 @@ class Knowledge(Record, frozen=True, kw_only=True):
 
 
 _knowledge_decoder = msgspec.json.Decoder(Knowledge)
+
+
+def decoded(decoder: msgspec.json.Decoder[T], text: object) -> T:
+    """What a column of text has as JSON; in a damaged file it may have anything."""
+    return decoder.decode(msgspec.convert(text, str))
 
 
 def configuration_row(seen: SeenConfiguration, *, key: str, number: int) -> Row:
@@ -99,9 +105,9 @@ def knowledge_text(seen: SeenConfiguration) -> str | None:
 
 def seen_of(body: str, knowledge: str | None, occurrences: tuple[Occurrence, ...] = ()) -> SeenConfiguration:
     """The record of a row."""
-    known = _knowledge_decoder.decode(knowledge) if knowledge is not None else Knowledge()
+    known = decoded(_knowledge_decoder, knowledge) if knowledge is not None else Knowledge()
     return SeenConfiguration(
-        configuration=_configuration_decoder.decode(body),
+        configuration=decoded(_configuration_decoder, body),
         occurrences=occurrences,
         facts=known.facts,
         foreign=known.foreign,
@@ -160,7 +166,7 @@ def occurrence_of(row: Any) -> Occurrence:
         phase=found.phase,
         module_path=found.module_path,
         call_site=found.call_site,
-        details=None if found.details is None else _details_decoder.decode(found.details),
+        details=None if found.details is None else decoded(_details_decoder, found.details),
         count=found.calls,
     )
 
@@ -173,7 +179,7 @@ def run_row(run: TraceRun) -> Row:
 
 def run_of(body: str) -> TraceRun:
     """The trace run of a row."""
-    return _run_decoder.decode(body)
+    return decoded(_run_decoder, body)
 
 
 def _digest(*parts: str | None) -> str:
