@@ -10,10 +10,9 @@ tests/attacks/mutants.
 """
 
 import argparse
-import copy
+import gc
 import json
 import logging
-import marshal
 import random
 import resource
 import signal
@@ -28,14 +27,15 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.attacks.readers import READERS, Reader  # noqa: E402 - the repository must be on the path first
+from tests.attacks.mutations import mutate_bytes  # noqa: E402 - the repository must be on the path first
+from tests.attacks.readers import READERS, Reader  # noqa: E402
 from torchstone.errors import EXIT_BAD_INPUT, TorchstoneError  # noqa: E402
 from torchstone.memory.dialects import registry  # noqa: E402
+from torchstone.store import database  # noqa: E402
+from torchstone.store.engine import engine_for  # noqa: E402
 
 HANG_S = 10.0  # of CPU time
 MEMORY_BYTES = 1 << 30  # beyond what the process has when it begins
@@ -43,92 +43,11 @@ TURN_S = 15.0
 LONGEST_ERROR = 4_000
 REJECTED, EQUAL, DIFFERENT = "rejected", "accepted, equal", "accepted, different"
 FAILED = "failed"
-_TOKENS = (
-    b"-1", b"0", b"1e999", b"9" * 30, b"null", b"true", b"[]", b"{}", b'""', b"\xff", b"\x00", b"\x1b[31m", b"NaN",
-    b"\\u0000", b"[[[[", b'"', b"\n", b"18446744073709551616",
-)  # fmt: skip
-_VALUES: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2**31, 2**63, -(2**63), 10**40, 1.5, 1e308, -0.0, "", "x", "\x1b]0;t\x07", "\ud800",
-    "a" * 300, [], {}, [[]], [0], [-1], {"a": 1}, [None] * 40,
-)  # fmt: skip
+_LARGE_ONE_IN = 32
 
 
 class HangError(Exception):
     """A reader took too long."""
-
-
-# --- Mutation ---
-
-
-def mutate_bytes(content: bytes, dice: random.Random) -> bytes:
-    """Flip, delete, repeat, insert or cut, one to four times."""
-    data = bytearray(content)
-    for _ in range(dice.randint(1, 4)):
-        at = dice.randrange(len(data) + 1)
-        end = min(len(data), at + dice.choice((1, 1, 2, 8, 64)))
-        match dice.randrange(7):
-            case 0 if at < len(data):
-                data[at] ^= 1 << dice.randrange(8)
-            case 1 if at < len(data):
-                data[at] = dice.randrange(256)
-            case 2:
-                del data[at:end]
-            case 3:
-                data[at:at] = data[at:end]
-            case 4:
-                data[at:end] = dice.choice(_TOKENS)
-            case 5:
-                data[at:at] = dice.choice(_TOKENS)
-            case _:
-                if dice.randrange(8) == 0:
-                    del data[at:]
-    return bytes(data)
-
-
-def mutate_json(content: bytes, dice: random.Random) -> bytes:
-    """Change one to three values of a document: to another value, a near number, or by moving parts about."""
-    document = [marshal.loads(_packed(content))]  # noqa: S302 - packed below, in this process
-    for _ in range(dice.randint(1, 3)):
-        holder, key = _place(document, dice)
-        _change(holder, key, dice)
-    try:
-        return msgspec.json.encode(document[0])
-    except (UnicodeEncodeError, OverflowError):  # half a character, or a number that only Python has
-        return json.dumps(document[0]).encode("utf-8", "surrogatepass")
-
-
-@lru_cache(maxsize=256)
-def _packed(content: bytes) -> bytes:
-    """A document in the form that Python reads fastest: it is read for each mutant."""
-    return marshal.dumps(json.loads(content))
-
-
-def _place(document: list[Any], dice: random.Random) -> tuple[Any, Any]:
-    """A random place: deeper with every step, so that all levels are met."""
-    holder: Any = document
-    key: Any = 0
-    while isinstance(holder[key], dict | list) and holder[key] and dice.randrange(6):
-        holder = holder[key]
-        key = dice.choice(list(holder)) if isinstance(holder, dict) else dice.randrange(len(holder))
-    return holder, key
-
-
-def _change(holder: Any, key: Any, dice: random.Random) -> None:
-    value = holder[key]
-    match dice.randrange(6):
-        case 0 if isinstance(value, int) and not isinstance(value, bool):
-            holder[key] = value + dice.choice((-1, 1, 2, 100, -100))
-        case 1 if isinstance(holder, list) and len(holder) > 1:
-            other = dice.randrange(len(holder))
-            holder[key], holder[other] = holder[other], holder[key]
-        case 2 if isinstance(holder, dict):
-            del holder[key]
-        case 3 if isinstance(value, list) and value:
-            value.append(value[dice.randrange(len(value))])
-        case 4 if isinstance(value, list) and value:
-            del value[dice.randrange(len(value))]
-        case _:
-            holder[key] = copy.deepcopy(dice.choice(_VALUES))  # later mutations must not change the table
 
 
 # --- One reader ---
@@ -140,8 +59,8 @@ class Campaign:
     def __init__(self, name: str, reader: Reader, *, seed: int, failures: Path) -> None:
         self.name, self._reader, self._failures = name, reader, failures
         self._dice = random.Random(f"{seed} {name}")  # noqa: S311 - mutants, not secrets
-        self._corpus = reader.corpus()
-        self._originals = [reader.read(content) for content in self._corpus]
+        read = reader.original or reader.read
+        self._small, self._large = ([(one, read(one)) for one in corpus()] for corpus in (reader.corpus, reader.large))
         self.counts: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
         self.slowest_s = 0.0
@@ -161,11 +80,13 @@ class Campaign:
         self.elapsed_s += time.monotonic() - began_s
 
     def _try_one(self) -> None:
-        number = self._dice.randrange(len(self._corpus))
-        by_structure = self._reader.is_json and self._dice.randrange(3)
-        mutate: Callable[[bytes, random.Random], bytes] = mutate_json if by_structure else mutate_bytes
-        mutant = mutate(self._corpus[number], self._dice)
-        outcome = attempt(self._reader.read, mutant, self._originals[number])
+        dice = self._dice
+        files = self._large if self._large and not dice.randrange(_LARGE_ONE_IN) else self._small
+        content, original = files[dice.randrange(len(files))]
+        structures = self._reader.structures
+        mutate = dice.choice(structures) if structures and dice.randrange(3) else mutate_bytes
+        mutant = mutate(content, dice)
+        outcome = attempt(self._reader.read, mutant, original)
         self.counts[outcome.split(":")[0]] += 1
         if outcome.startswith(FAILED):
             kind = outcome[:160]
@@ -210,8 +131,13 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used_bytes + MEMORY_BYTES, resource.RLIM_INFINITY))
 
 
-def _look_for_dialects_once() -> None:
-    """Each log is offered to the formats of installed packages; to find those takes longer than to read a mutant."""
+def _prepare_once() -> None:
+    """Do once what a command does once, and what takes longer than to read a mutant.
+
+    Each log is offered to the formats of installed packages. An engine keeps the statements that it compiled; its
+    connections are closed and opened with each mutant all the same.
+    """
+    vars(database)["engine_for"] = lru_cache(maxsize=None)(engine_for)
     found = entry_points(group=registry.GROUP)
     vars(registry)["entry_points"] = lambda group: found if group == registry.GROUP else []
 
@@ -241,7 +167,8 @@ def main() -> int:
     campaigns = [
         Campaign(name, READERS[name], seed=chosen.seed, failures=chosen.failures) for name in chosen.reader or READERS
     ]
-    _look_for_dialects_once()
+    _prepare_once()
+    gc.freeze()  # torch and the corpus are not looked through again and again
     _limit_memory()
     until_s = time.monotonic() + chosen.minutes * 60
     waiting = list(campaigns)

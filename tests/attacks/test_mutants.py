@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.architecture.repository import load_tool
+from tests.attacks import mutations
 from tests.attacks.readers import READERS
 
 MUTANTS = sorted(path for path in (Path(__file__).parent / "mutants").rglob("*") if path.is_file())
@@ -34,12 +35,29 @@ def test_a_reader_survives_mutants_that_were_never_tried(name: str, fuzz: Any, t
     assert campaign.mutants == MUTANTS_PER_READER
 
 
-def test_mutation_is_reproducible_and_changes_the_file(fuzz: Any) -> None:
-    original = b'{"a": [1, 2, {"b": null}], "c": "text"}'
-    for mutate in (fuzz.mutate_bytes, fuzz.mutate_json):
+@pytest.mark.parametrize("name", ["trace", "bundle", "store", "journal", "log-gz", "safetensors", "npy"])
+def test_mutation_is_reproducible_and_changes_the_file(name: str) -> None:
+    reader = READERS[name]
+    original = reader.corpus()[0]
+    for mutate in (mutations.mutate_bytes, *reader.structures):
         first, second = ([mutate(original, random.Random(seed)) for seed in range(200)] for _ in range(2))  # noqa: S311
         assert first == second
         assert sum(one != original for one in first) > 150
+
+
+@pytest.mark.parametrize("name", ["bundle", "npz", "log-gz", "store", "ttnn-database", "safetensors", "npy"])
+def test_damage_inside_a_container_gets_past_its_checksums(name: str, fuzz: Any) -> None:
+    """Otherwise a million mutants test nothing but the checksums."""
+    reader = READERS[name]
+    original = reader.corpus()[0]
+    read = (reader.original or reader.read)(original)
+    outcomes = {
+        fuzz.attempt(reader.read, mutate(original, random.Random(seed)), read)  # noqa: S311
+        for mutate in reader.structures
+        for seed in range(300)
+    }
+
+    assert outcomes == {fuzz.REJECTED, fuzz.EQUAL, fuzz.DIFFERENT}
 
 
 def test_a_reader_that_raises_hangs_or_lies_is_found(fuzz: Any) -> None:

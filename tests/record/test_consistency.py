@@ -51,6 +51,9 @@ TRACE_CHANGES: dict[str, Change] = {
         0
     ].__setitem__("tensor", 10**7),
     "a write of a call that is not there": lambda t: t["ops"].__setitem__("writes", {"99999": [0]}),
+    "a write to a tensor that the call is not given": lambda t: t["ops"].__setitem__(
+        "writes", {"0": [len(t["tensors"]["spec_of"]) - 1]}
+    ),
     "more forward calls than calls": lambda t: t["ops"].__setitem__("forward_calls", 10**6),
     "an input too many for its signature": lambda t: t["ops"]["inputs"][0].append(0),
     "a negative size": lambda t: t["tensors"]["specs"][0].__setitem__("shape", [-5]),
@@ -70,6 +73,8 @@ REPEAT_CHANGES: dict[str, Change] = {
     "steps that lead beyond the tensors": lambda t: t["repeats"][0]["external"][0].__setitem__(2, 10**6),
     "modules that are not there": lambda t: t["repeats"][0].__setitem__("module_shift", 10**6),
     "steps that lead beyond the modules": lambda t: t["repeats"][0].__setitem__("module_step", 10**6),
+    "a call that reads what a later copy makes": lambda t: t["ops"]["inputs"][1].__setitem__(0, 11),
+    "a call that makes what a later copy makes": lambda t: t["ops"]["outputs"][1].__setitem__(0, 11),
     "a parent that is not there": lambda t: t["repeats"][0].__setitem__("parent", 10**6),
     "rows that were not recorded": lambda t: t["repeats"][0].__setitem__("at", [500, 500, 500, 500]),
     "an op of a copied call": lambda t: t["ops"]["module_calls"].__setitem__(2, 3),

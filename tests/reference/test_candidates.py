@@ -1,4 +1,6 @@
+import io
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +84,29 @@ def test_a_file_that_claims_more_elements_than_memory_has_is_refused(tmp_path: P
 
     with pytest.raises(UnreadableFileError, match=r"huge\.npy cannot be read"):
         read_candidate(tmp_path / "huge.npy")
+
+
+def test_an_array_that_claims_more_data_than_its_file_has_allocates_nothing(tmp_path: Path) -> None:
+    short = io.BytesIO()
+    np.lib.format.write_array_header_1_0(short, {"descr": "<f4", "fortran_order": False, "shape": (1 << 28, 3)})
+    (tmp_path / "short.npy").write_bytes(short.getvalue() + bytes(24))
+    with zipfile.ZipFile(tmp_path / "short.npz", "w") as archive:
+        archive.writestr("a.npy", short.getvalue() + bytes(24))
+
+    for name in ("short.npy", "short.npz"):
+        with pytest.raises(UnreadableFileError, match=r"needs 3,221,225,472 bytes, and it has 24"):
+            read_candidate(tmp_path / name)
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (2, 3)])
+def test_arrays_of_every_version_and_size_are_read(
+    tmp_path: Path, version: tuple[int, int], shape: tuple[int, ...]
+) -> None:
+    with (tmp_path / "one.npy").open("wb") as file:
+        np.lib.format.write_array(file, np.ones(shape), version=version)
+
+    assert torch.equal(read_candidate(tmp_path / "one.npy")["one"], torch.ones(shape, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("name", ["a.safetensors", "a.npz", "a.pt"])

@@ -287,7 +287,7 @@ def test_the_file_of_another_program_is_refused_and_left_alone(sqlite_file: str)
 def test_every_step_follows_the_one_before_it_and_has_its_number_in_its_name() -> None:
     steps = list(ScriptDirectory(str(Path(engine.__file__).parent / "migrations")).walk_revisions())[::-1]
 
-    assert [step.revision for step in steps] == known_versions()
+    assert [step.revision for step in steps] == list(known_versions())
     assert [step.down_revision for step in steps] == [None, *known_versions()[:-1]]
 
 

@@ -1,5 +1,11 @@
+import sqlite3
+from collections.abc import Callable
+
+import pytest
+
 from tests.store.builders import relu
-from tests.sweep.builders import result, run
+from tests.sweep.builders import mm, result, run, seen
+from torchstone.errors import UnreadableFileError
 from torchstone.record.check import Outcome
 from torchstone.record.vector import Status, SweepRun
 from torchstone.store.database import Store
@@ -54,6 +60,30 @@ def test_a_configuration_that_was_not_run_has_no_status(database: str) -> None:
         add_sweep(store, made("r2", Outcome.NOT_RUN))
 
         assert newest_statuses(store, "eager") == {KEY: Status.FAIL_CRASH_HANG}
+
+
+@pytest.mark.parametrize(
+    ("damage", "ask"),
+    [
+        ("UPDATE place SET phase = 'sideways'", lambda store: list(store.configurations())),
+        ("UPDATE sweep_result SET status = 'perhaps'", lambda store: newest_statuses(store, "eager")),
+        ("UPDATE configuration SET body = 'no JSON'", lambda store: list(store.configurations())),
+        ("UPDATE sweep_run SET body = '[]'", sweep_runs),
+    ],
+)
+def test_a_word_that_no_version_writes_is_damage(sqlite_file: str, damage: str, ask: Callable[[Store], object]) -> None:
+    with Store.open(sqlite_file) as store:
+        store.add([seen(mm())])
+        add_sweep(store, made("r1", Outcome.PASSED))
+    with sqlite3.connect(sqlite_file) as connection:
+        connection.execute(damage)
+    connection.close()
+
+    with (
+        Store.open(sqlite_file, create=False) as store,
+        pytest.raises(UnreadableFileError, match=r"torchstone\.db is damaged"),
+    ):
+        ask(store)
 
 
 def test_configurations_stay_when_the_tables_of_sweeps_are_added(database: str) -> None:

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -74,3 +75,37 @@ def test_files_that_are_something_else_are_named(tmp_path: Path, text: str) -> N
 
     with pytest.raises(UnreadableFileError):
         read_results_export(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize("text", ['{"suite": {"id": 3}}', '{"suite": []}', "[]"])
+def test_vectors_that_are_something_else_are_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.json").write_text(text, encoding="utf-8")
+
+    with pytest.raises(UnreadableFileError, match="has no suites of vectors"):
+        read_vectors_export(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize("metrics", [3, [3], {"metric_name": 1}, [{"metric_name": ["x"]}], None])
+@pytest.mark.parametrize("value", ["fast", True, -1.0])
+def test_metrics_that_are_no_times_give_no_time(tmp_path: Path, metrics: object, value: object) -> None:
+    rows = [
+        {"input_hash": "a", "status": "pass", "metrics": metrics},
+        {"input_hash": "b", "status": "pass", "metrics": [{"metric_name": "e2e_perf_ms", "metric_value": value}]},
+    ]
+    (tmp_path / "m_1.json").write_text(json.dumps(rows), encoding="utf-8")
+
+    assert [one.timing for one in read_results_export(tmp_path).results] == [None, None]
+
+
+@pytest.mark.parametrize("module", ["/outside", "../../outside", "a/b", "a\\b"])
+def test_no_name_in_a_file_leads_out_of_the_folder(module: str) -> None:
+    found = [*vectors_export([replace(VECTOR, module=module)])]
+    found += results_export(run("1", result("k", module=module), started="", backend=module))
+
+    assert all(Path(name).name == name and "\\" not in name for name in found)
+
+
+@pytest.mark.parametrize("wrong", [{"started": "yesterday"}, {"started": "", "elapsed_s": 1e300}])
+def test_a_time_that_cannot_be_is_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UnreadableFileError, match=r"the run 1 has a time that cannot be .*run\.json"):
+        results_export(run("1", result("k"), **wrong))

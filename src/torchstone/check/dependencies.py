@@ -14,7 +14,7 @@ from torchstone.backends.source_digest import own_digest
 from torchstone.check.record_values import answer_of
 from torchstone.check.settings import Folder, Settings
 from torchstone.record.base import Record
-from torchstone.record.codec import write_atomically
+from torchstone.record.codec import load_kept, write_atomically
 from torchstone.record.task import BackendFacts, Limits, Task
 from torchstone.workers.executor import Executor
 
@@ -118,10 +118,7 @@ def change_since_interruption(pool: Executor, folder: Folder, now: Dependencies)
 
 def read_dependencies(folder: Folder) -> Dependencies | None:
     """What the results in a folder depended on; None where it is not there or cannot be read."""
-    try:
-        return msgspec.json.decode(folder.dependencies.read_bytes(), type=Dependencies)
-    except (OSError, msgspec.DecodeError):
-        return None
+    return load_kept(folder.dependencies, Dependencies)
 
 
 def write_dependencies(folder: Folder, found: Dependencies) -> None:

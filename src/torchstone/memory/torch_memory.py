@@ -8,6 +8,7 @@ row is one event. Snapshots are pickles: they are read by an unpickler that make
 import gzip
 import io
 import json
+import math
 import pickle  # read with an unpickler that refuses every class and function
 import zlib
 from bisect import bisect_left, bisect_right, insort
@@ -311,12 +312,12 @@ def _trace_recording(events: Sequence[Json]) -> _Recording:
     recording = _Recording()
     memory = [one for one in events if one.get("name") == "[memory]" and isinstance(one.get("args"), dict)]
     spans = sorted((one for one in events if one.get("ph") == "X" and "dur" in one), key=_start)
-    threads: dict[object, list[Json]] = {}
+    threads: dict[str, list[Json]] = {}
     for one in spans:
-        threads.setdefault(one.get("tid"), []).append(one)
-    by_thread: dict[object, list[Json]] = {}
+        threads.setdefault(str(one.get("tid")), []).append(one)
+    by_thread: dict[str, list[Json]] = {}
     for one in sorted(memory, key=_start):
-        by_thread.setdefault(one.get("tid"), []).append(one)
+        by_thread.setdefault(str(one.get("tid")), []).append(one)
     placed = [
         (_start(one), number, one, inside)
         for number, (thread, mine) in enumerate(by_thread.items())
@@ -513,7 +514,7 @@ def _float(value: object) -> float:
 
 
 def _int(value: object, default: int = 0) -> int:
-    return int(value) if isinstance(value, int | float) else default
+    return int(value) if isinstance(value, int | float) and math.isfinite(value) else default
 
 
 def _list(value: object) -> list[object]:

@@ -38,7 +38,7 @@ from torchstone.models.weight_files import (
     weight_files,
 )
 from torchstone.models.zoo.catalogue import find_entry
-from torchstone.record.files import read_json
+from torchstone.record.files import read_json, shortened
 from torchstone.record.reference import WeightsKind, WeightsSource
 
 # --- Model classes: the one that the configuration names, else that of the most common task ---
@@ -351,13 +351,16 @@ def _config_from(content: dict[str, object], *, origin: str) -> PreTrainedConfig
     if not isinstance(model_type, str):
         msg = f'{origin} has no model_type, so its architecture is unknown; add a line such as "model_type": "llama"'
         raise UnreadableFileError(msg)
+    architectures = content.get("architectures") or []
+    if not isinstance(architectures, list) or not all(isinstance(one, str) for one in architectures):
+        msg = f"{origin} has the architectures {architectures!r:.80}, not a list of class names; correct or remove them"
+        raise UnreadableFileError(msg)
     config_class = _config_class(model_type, origin=origin)
     _refuse_kernels(content, origin)
     try:
         return config_class.from_dict(content)
     except Exception as error:  # each config class checks its values in its own way
-        reason = " ".join(str(error).split())
-        msg = f"{origin} is not a valid {model_type} configuration: {reason}"
+        msg = f"{origin} is not a valid {model_type} configuration: {shortened(error)}"
         raise UnreadableFileError(msg) from error
 
 

@@ -125,10 +125,17 @@ def _shards(index: Path) -> tuple[Path, ...]:
         if not isinstance(name, str) or Path(name).name != name:
             msg = f"{index} names {name!r:.80}, which is not a file beside it; download the whole model again"
             raise UnreadableFileError(msg)
-        if not (index.parent / name).is_file():
-            msg = f"{index} names {name}, which is missing; download the whole model again"
+        if not _is_file(index.parent / name):
+            msg = f"{index} names {name:.80}, which is missing; download the whole model again"
             raise UnreadableFileError(msg)
     return tuple(index.parent / name for name in names)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long
+        return False
 
 
 def hash_files(files: tuple[Path, ...]) -> dict[str, str]:

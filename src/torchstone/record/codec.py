@@ -17,6 +17,7 @@ from torchstone.record.folder_lock import unfinished_prefix
 
 D = TypeVar("D", bound=Document)
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 JsonObject = dict[str, object]
 Upgrade = Callable[[JsonObject], JsonObject]
 
@@ -95,6 +96,14 @@ def read_version(name: str, kind: str, *, newest: int, origin: str) -> int:
 def load(path: Path, record_type: type[D]) -> D:
     """Read a record from a file."""
     return decode(read_file(path), record_type, origin=str(path))
+
+
+def load_kept(path: Path, kind: type[T]) -> T | None:
+    """What an earlier run kept for later ones to be faster; None where it is missing, damaged or of another version."""
+    try:
+        return msgspec.json.decode(read_file(path), type=kind)
+    except (UnreadableFileError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def save(path: Path, record: Document) -> None:

@@ -97,7 +97,10 @@ def _check_tables(tables: Tables, modules: int) -> None:
     rows_in_range("outputs of ops", ops.outputs, len(tensors))
     in_range("module calls of ops", ops.module_calls, len(calls), start=-1)
     in_range("writes", ops.writes, len(ops))
-    rows_in_range("writes", ops.writes.values(), len(tensors))
+    for number, written in ops.writes.items():
+        if not {*ops.inputs[number], *ops.outputs[number]}.issuperset(written):
+            msg = f"op call {number} writes the tensors {written}, which it is not given"
+            raise ValueError(msg)
     in_range("forward_calls", [ops.forward_calls], len(ops) + 1)
     _check_signatures(tables)
 
@@ -134,6 +137,8 @@ def _check_repeats(trace: "Trace") -> None:
         if before.op > recorded.op or before.call > recorded.call or before.tensor > recorded.tensor:
             msg = f"the repeat at op call {repeat.at.op} stands after the last recorded row"
             raise ValueError(msg)
+        for rows in (trace.recorded_ops.inputs, trace.recorded_ops.outputs):  # tensors are numbered when first met
+            rows_in_range("op calls before a repeat", rows[end.op - copied.op : before.op], repeat.at.tensor)
         copied = copied.plus(repeat.length, repeat.copies)
         end = repeat.stop
     size = trace.size

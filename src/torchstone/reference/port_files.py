@@ -1,5 +1,6 @@
 """The tensors of a port: a file, a folder of files or a Python value -> tensors by name; no pickle is executed."""
 
+import math
 import pickle
 import re
 import struct
@@ -10,6 +11,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import safetensors
@@ -136,7 +138,8 @@ def _read_file(path: Path, name: str | None = None) -> tuple[dict[str, Tensor], 
         if path.suffix == ".tensorbin":
             tensor, kept_as = read_tensorbin(path)
             return {own_name: tensor}, {own_name: kept_as}
-        found = read(path)
+        with warnings.catch_warnings(action="ignore"):  # numpy and torch advise on files of old versions
+            found = read(path)
     except _DAMAGED as error:
         lines = str(error).strip().splitlines()
         reason = lines[0][:160] if lines else "it is empty"
@@ -173,38 +176,46 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 def _read_npz(path: Path) -> dict[str, Tensor]:
     with zipfile.ZipFile(path) as archive:
         unpacked_bytes = sum(one.file_size for one in archive.infolist())
-        problem = problem_of_archive(archive, path.stat().st_size)
-    if problem:
-        raise ValueError(problem)
-    if unpacked_bytes > max(_MAX_UNPACKED_BYTES, MAX_RATIO * path.stat().st_size):
-        msg = f"it unpacks to {unpacked_bytes:,} bytes, more than {MAX_RATIO} times its size"
-        raise ValueError(msg)
+        if problem := problem_of_archive(archive, path.stat().st_size):
+            raise ValueError(problem)
+        if unpacked_bytes > max(_MAX_UNPACKED_BYTES, MAX_RATIO * path.stat().st_size):
+            msg = f"it unpacks to {unpacked_bytes:,} bytes, more than {MAX_RATIO} times its size"
+            raise ValueError(msg)
+        for one in archive.infolist():
+            with archive.open(one) as member:
+                _require_data(member, one.file_size)
     with np.load(path, allow_pickle=False) as arrays:
         return {name: _from_numpy(name, arrays[name]) for name in arrays.files}
 
 
+def _require_data(file: IO[bytes], size_bytes: int) -> None:
+    """Refuse an array file whose header asks for more data than it has: numpy allocates memory for all of it first."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    needed_bytes = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or needed_bytes > size_bytes - file.tell():
+        msg = f"its shape {shape} needs {needed_bytes:,} bytes, and it has {size_bytes - file.tell():,}"
+        raise ValueError(msg)
+
+
 def _read_npy(path: Path) -> Tensor:
+    with path.open("rb") as file:
+        _require_data(file, path.stat().st_size)
     found = np.load(path, allow_pickle=False)
-    if not isinstance(found, np.ndarray):
-        msg = "it is not one array"
-        raise ValueError(msg)  # noqa: TRY004 - the content of the file is wrong, not an argument
     return _from_numpy(path.name, found)
 
 
 def _read_pt(path: Path) -> dict[str, Tensor] | Tensor:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns about protocols of pickle that it then refuses
-        try:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-        except pickle.UnpicklingError as error:  # torch's message explains how to execute the file: do not repeat it
-            msg = (
-                f"{path} contains more than tensors, and nothing else is read; save with "
-                "torch.save({'logits': logits}, ...)"
-            )
-            raise UnreadableFileError(msg) from error
-        except LookupError as error:  # the bytes of another file format, read as pickle
-            msg = "torch.save did not write it"
-            raise ValueError(msg) from error
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:  # torch's message explains how to execute the file: do not repeat it
+        way_out = "save with torch.save({'logits': logits}, ...)"
+        msg = f"{path} contains more than tensors, and nothing else is read; {way_out}"
+        raise UnreadableFileError(msg) from error
+    except LookupError as error:  # the bytes of another file format, read as pickle
+        msg = "torch.save did not write it"
+        raise ValueError(msg) from error
     return content.detach() if isinstance(content, Tensor) else candidate_tensors(content)
 
 

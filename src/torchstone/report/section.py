@@ -286,6 +286,8 @@ class ReportFolder:
 
     def has(self, name: str) -> bool:
         """Whether the folder holds a file; `*` stands for any part of its name."""
+        if "*" not in name:
+            return (self.path / name).is_file()
         return any(found.is_file() for found in self.path.glob(name))
 
     @cached_property

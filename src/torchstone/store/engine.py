@@ -5,7 +5,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -236,7 +236,8 @@ def current_version(connection: Connection, *, origin: str) -> str | None:
     return version
 
 
-def known_versions() -> list[str]:
+@cache
+def known_versions() -> tuple[str, ...]:
     """The versions that this torchstone knows, oldest first, from the file names of the steps."""
     found = (_STEP_FILE.fullmatch(path.name) for path in (_STEPS / "versions").iterdir())
-    return sorted(step["revision"] for step in found if step is not None)
+    return tuple(sorted(step["revision"] for step in found if step is not None))

@@ -50,6 +50,7 @@ from torchstone.store.tables import OPS_BY_ID, configuration, occurrence, origin
 # --- Records <-> rows, and the digests that identify origins and places ---
 
 
+T = TypeVar("T")
 Row = dict[str, Any]  # column values by name, as an INSERT takes them
 
 _encoder = msgspec.json.Encoder()
@@ -68,6 +69,11 @@ class Knowledge(Record, frozen=True, kw_only=True):
 
 
 _knowledge_decoder = msgspec.json.Decoder(Knowledge)
+
+
+def decoded(decoder: msgspec.json.Decoder[T], text: object) -> T:
+    """What a column of text has as JSON; in a damaged file it may have anything."""
+    return decoder.decode(msgspec.convert(text, str))
 
 
 def configuration_row(seen: SeenConfiguration, *, key: str, number: int) -> Row:
@@ -99,9 +105,9 @@ def knowledge_text(seen: SeenConfiguration) -> str | None:
 
 def seen_of(body: str, knowledge: str | None, occurrences: tuple[Occurrence, ...] = ()) -> SeenConfiguration:
     """The record of a row."""
-    known = _knowledge_decoder.decode(knowledge) if knowledge is not None else Knowledge()
+    known = decoded(_knowledge_decoder, knowledge) if knowledge is not None else Knowledge()
     return SeenConfiguration(
-        configuration=_configuration_decoder.decode(body),
+        configuration=decoded(_configuration_decoder, body),
         occurrences=occurrences,
         facts=known.facts,
         foreign=known.foreign,
@@ -137,17 +143,31 @@ def place_row(one: Occurrence) -> Row:
     return {"digest": _digest(phase, one.module_path, one.call_site, details), **columns}
 
 
+class _SeenPlace(Record, frozen=True, kw_only=True):
+    """The columns of an occurrence with its origin and place; SQLite does not keep to their types in a damaged file."""
+
+    source: str
+    run: str
+    model: str
+    phase: Phase | None
+    module_path: str
+    call_site: str
+    details: str | None
+    calls: int | None
+
+
 def occurrence_of(row: Any) -> Occurrence:
-    """The record of a joined row."""
+    """The record of a joined row; raises msgspec.ValidationError where it cannot have been written by this program."""
+    found = msgspec.convert(row, _SeenPlace, from_attributes=True)
     return Occurrence(
-        source=row.source,
-        run=row.run,
-        model=row.model,
-        phase=None if row.phase is None else Phase(row.phase),
-        module_path=row.module_path,
-        call_site=row.call_site,
-        details=None if row.details is None else _details_decoder.decode(row.details),
-        count=row.calls,
+        source=found.source,
+        run=found.run,
+        model=found.model,
+        phase=found.phase,
+        module_path=found.module_path,
+        call_site=found.call_site,
+        details=None if found.details is None else decoded(_details_decoder, found.details),
+        count=found.calls,
     )
 
 
@@ -159,7 +179,7 @@ def run_row(run: TraceRun) -> Row:
 
 def run_of(body: str) -> TraceRun:
     """The trace run of a row."""
-    return _run_decoder.decode(body)
+    return decoded(_run_decoder, body)
 
 
 def _digest(*parts: str | None) -> str:

@@ -9,9 +9,12 @@ from sqlalchemy import Connection, delete, insert, select
 from torchstone.record.vector import Status, SweepRun, VectorResult
 from torchstone.store.database import Store
 from torchstone.store.engine import reading_from, writing_to
+from torchstone.store.rows import decoded
 from torchstone.store.tables import sweep_result, sweep_run
 
 _CHUNK = 1_000
+_run_decoder = msgspec.json.Decoder(SweepRun)
+_result_decoder = msgspec.json.Decoder(VectorResult)
 
 
 def add_sweep(store: Store, run: SweepRun) -> None:
@@ -33,7 +36,7 @@ def sweep_runs(store: Store) -> tuple[SweepRun, ...]:
     """All runs, oldest first, without their results."""
     query = select(sweep_run.c.body).order_by(sweep_run.c.started, sweep_run.c.run)
     with reading_from(store.engine) as connection:
-        return tuple(msgspec.json.decode(body, type=SweepRun) for (body,) in connection.execute(query))
+        return tuple(decoded(_run_decoder, body) for (body,) in connection.execute(query))
 
 
 def read_sweep(store: Store, run: str) -> SweepRun | None:
@@ -43,7 +46,7 @@ def read_sweep(store: Store, run: str) -> SweepRun | None:
         if body is None:
             return None
         results = tuple(_results(connection, run))
-        return replace(msgspec.json.decode(body, type=SweepRun), results=results)
+        return replace(decoded(_run_decoder, body), results=results)
 
 
 def passing_configurations(store: Store, backend: str) -> frozenset[str]:
@@ -64,12 +67,13 @@ def newest_statuses(store: Store, backend: str) -> dict[str, Status]:
         .order_by(sweep_run.c.started, sweep_run.c.run)
     )
     with reading_from(store.engine) as connection:
-        return {row.configuration: Status(row.status) for row in connection.execute(query)}
+        found = msgspec.convert([tuple(row) for row in connection.execute(query)], list[tuple[str, Status]])
+    return dict(found)
 
 
 def _results(connection: Connection, run: str) -> Iterator[VectorResult]:
     query = select(sweep_result.c.body).where(sweep_result.c.run == run).order_by(sweep_result.c.vector)
-    return (msgspec.json.decode(body, type=VectorResult) for (body,) in connection.execute(query))
+    return (decoded(_result_decoder, body) for (body,) in connection.execute(query))
 
 
 def _row(run: str, result: VectorResult) -> dict[str, str | None]:

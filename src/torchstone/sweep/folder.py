@@ -29,7 +29,7 @@ def write_vectors(folder: Path, files: Iterable[VectorFile]) -> list[Path]:
     """Write the suites that are given; other suites of the same modules stay. Gives the files that changed."""
     changed = []
     for new in files:
-        path = folder / _FOLDER / f"{_file_name(new.module)}.json"
+        path = folder / _FOLDER / f"{file_name(new.module)}.json"
         suites = {vector.suite for vector in new.vectors}
         before = load(path, VectorFile) if path.is_file() else None
         others = [vector for vector in before.vectors if vector.suite not in suites] if before is not None else []
@@ -81,7 +81,7 @@ def _names(wanted: str, module: str) -> bool:
     return module == wanted or module.startswith(f"{wanted}.")
 
 
-def _file_name(module: str) -> str:
+def file_name(module: str) -> str:
     """A file name for a module's name; names that a file cannot have stay apart by a digest."""
     safe = _UNSAFE.sub("_", module)
     if safe == module and len(safe) <= _LONGEST:

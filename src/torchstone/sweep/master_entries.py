@@ -145,7 +145,11 @@ def is_server(address: str) -> bool:
 def read_database(address: str, op: str) -> tuple[list[Entry], list[str]]:
     """The configurations of an op under any of its spellings, and all ops that the database has."""
     read = _read_server if is_server(address) else _read_file
-    return read(address, op)
+    try:
+        return read(address, op)
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:  # of JSON that a record never has
+        msg = f"{without_password(address)} has a configuration of {op} that cannot be read ({error!r:.80})"
+        raise ValueError(msg) from error
 
 
 def without_password(address: str) -> str:

@@ -1,17 +1,19 @@
 """Vectors and runs <-> the files of tt-metal's sweeps: vectors_export/ and results_export/."""
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from torchstone.errors import UnreadableFileError
 from torchstone.record.check import Outcome
-from torchstone.record.files import read_json
+from torchstone.record.files import read_json, shortened
 from torchstone.record.vector import Status, SweepRun, Timing, Validity, Vector, VectorResult, status_of
+from torchstone.sweep.folder import file_name
 
 MANIFEST = "generation_manifest.json"
 _TIME = "%Y-%m-%d_%H-%M-%S"
@@ -52,7 +54,9 @@ def vectors_export(vectors: Iterable[Vector], *, tag: str = "") -> dict[str, str
         }
         given = {name: _exported(value) for name, value in vector.parameters.items()}
         modules.setdefault(vector.module, {}).setdefault(vector.suite, {})[vector.id] = {**given, **frame}
-    files = {f"{module}.json": json.dumps(suites, indent=2) + "\n" for module, suites in sorted(modules.items())}
+    files = {
+        f"{file_name(module)}.json": json.dumps(suites, indent=2) + "\n" for module, suites in sorted(modules.items())
+    }
     manifest = {
         "generated_at_utc": now.isoformat(timespec="seconds"),
         "vector_grouping_mode": None,
@@ -84,8 +88,8 @@ def read_vectors_export(path: Path) -> list[Vector]:
 
 def _vectors_in(path: Path) -> Iterator[Vector]:
     document = _document(path)
-    if not isinstance(document, dict) or not all(isinstance(suite, dict) for suite in document.values()):
-        msg = f"{path} is not a vector file of tt-metal: it has no suites"
+    if not isinstance(document, dict) or not all(map(_is_suite, document.values())):
+        msg = f"{path} is not a vector file of tt-metal: it has no suites of vectors"
         raise UnreadableFileError(msg)
     for suite, vectors in document.items():
         for identity, given in vectors.items():
@@ -103,6 +107,10 @@ def _vectors_in(path: Path) -> Iterator[Vector]:
             )
 
 
+def _is_suite(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())
+
+
 def _texts(value: object) -> Iterator[str]:
     yield from map(str, value if isinstance(value, list) else [] if value is None else [value])
 
@@ -112,16 +120,19 @@ def _texts(value: object) -> Iterator[str]:
 
 def results_export(run: SweepRun) -> dict[str, str]:
     """The texts of the result files by name: a list for each module and suite, and the run."""
-    started = datetime.fromisoformat(run.started) if run.started else datetime.now(tz=UTC)
-    ended = started + timedelta(seconds=run.elapsed_s)
+    try:
+        started = datetime.fromisoformat(run.started) if run.started else datetime.now(tz=UTC)
+        ended = started + timedelta(seconds=run.elapsed_s)
+    except (ValueError, OverflowError) as error:
+        msg = f"the run {run.run} has a time that cannot be ({shortened(error)}); correct it in its run.json"
+        raise UnreadableFileError(msg) from error
     groups: dict[tuple[str, str], list[VectorResult]] = {}
     for result in run.results:
         groups.setdefault((result.module, result.suite), []).append(result)
     files = {}
     for (module, suite), results in sorted(groups.items()):
-        name = (
-            f"{module.partition('.')[0]}_{sha256(f'{module}.{suite}'.encode()).hexdigest()[:12]}_{started:{_TIME}}.json"
-        )
+        digest = sha256(f"{module}.{suite}".encode()).hexdigest()[:12]
+        name = f"{file_name(module.partition('.')[0])}_{digest}_{started:{_TIME}}.json"
         files[name] = json.dumps([_result_row(run, one, started, ended) for one in results], indent=2) + "\n"
     head = {
         "initiated_by": "torchstone", "host": run.environment.get("host", ""), "git_sha": run.commit,
@@ -130,7 +141,10 @@ def results_export(run: SweepRun) -> dict[str, str]:
         "card_type": run.backend, "tests": sum(map(len, groups.values())),
     }  # fmt: skip
     digest = sha256(run.run.encode()).hexdigest()[:12]
-    return {**files, f"oprun_{run.backend}_{digest}_{started:{_TIME}}.json": json.dumps(head, indent=2) + "\n"}
+    return {
+        **files,
+        f"oprun_{file_name(run.backend)}_{digest}_{started:{_TIME}}.json": json.dumps(head, indent=2) + "\n",
+    }
 
 
 def _result_row(run: SweepRun, result: VectorResult, started: datetime, ended: datetime) -> dict[str, object]:
@@ -190,9 +204,9 @@ def _result_of(row: Mapping[str, Any]) -> VectorResult:
     if word == "fail_assert_exception" and not row.get("exception"):
         outcome = Outcome.WRONG
     suite = str(row.get("test_case_name") or "")
-    metrics = {
-        one.get("metric_name"): one.get("metric_value") for one in row.get("metrics") or () if isinstance(one, dict)
-    }
+    given = row.get("metrics")
+    listed = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    metrics = {str(one.get("metric_name")): one.get("metric_value") for one in listed}
     took_ms = metrics.get("e2e_perf_ms", metrics.get("e2e_perf_uncached_ms"))
     return VectorResult(
         id=str(row["input_hash"]),
@@ -205,9 +219,13 @@ def _result_of(row: Mapping[str, Any]) -> VectorResult:
         if outcome is Outcome.PASSED
         else str(row.get("exception") or row.get("message") or "").split("\n")[0],
         traceback=str(row.get("exception") or ""),
-        timing=Timing(median_s=took_ms / 1e3, mad_s=0.0, runs=1) if isinstance(took_ms, int | float) else None,
+        timing=Timing(median_s=took_ms / 1e3, mad_s=0.0, runs=1) if _is_time(took_ms) else None,
         models=tuple(_texts(row.get("model_name"))),
     )
+
+
+def _is_time(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
 def _document(path: Path) -> object:

@@ -144,6 +144,14 @@ class Message(Record, frozen=True, kw_only=True):
     peak_bytes: int = 0
 
 
+def read_message(line: bytes) -> Message | None:
+    """A line of a process; None where it cannot be read."""
+    try:
+        return msgspec.json.decode(line, type=Message)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 class Lane:
     """A process that runs the tasks it is given, one after the other."""
 

@@ -15,11 +15,19 @@ from dataclasses import replace
 from types import TracebackType
 from typing import NoReturn, Self
 
-import msgspec
-
 from torchstone.errors import WorkerError
 from torchstone.record.task import Ending, Environment, Limits, Task, TaskResult
-from torchstone.workers.lane import Exit, Job, Lane, Message, answered, cancelled, describe_exit, result_of_exit
+from torchstone.workers.lane import (
+    Exit,
+    Job,
+    Lane,
+    Message,
+    answered,
+    cancelled,
+    describe_exit,
+    read_message,
+    result_of_exit,
+)
 from torchstone.workers.launcher import Launcher, Report, launch
 from torchstone.workers.limits import Watch, breach, end_of_patience, fair_share_bytes, has_shown, killed_for_memory
 
@@ -204,9 +212,8 @@ class LocalPool:
         for line in lines:
             if lane.stopped_for:  # too late
                 return
-            try:
-                message = msgspec.json.decode(line, type=Message)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            message = read_message(line)
+            if message is None:
                 self._stop(lane, Ending.NO_ANSWER, f"its answer cannot be read: {line[:80]!r}")
             else:
                 self._take(lane, message)

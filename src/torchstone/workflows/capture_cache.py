@@ -139,9 +139,7 @@ def kept_settings(key: CaptureKey) -> dict[str, Setting] | None:
     path = None if key.has_code else _path(key)
     if path is None:
         return None
-    with suppress(OSError, msgspec.DecodeError):
-        return msgspec.json.decode(path.with_suffix(_SETTINGS).read_bytes(), type=dict[str, Setting])
-    return None
+    return codec.load_kept(path.with_suffix(_SETTINGS), dict[str, Setting])
 
 
 def _remove(path: Path) -> None:
@@ -155,11 +153,8 @@ def _files_beside(path: Path) -> Path:
 
 def _is_unchanged(path: Path) -> bool:
     """Whether all files are as they were that the code of a capture was made from."""
-    try:
-        files = msgspec.json.decode(_files_beside(path).read_bytes(), type=tuple[FileState, ...])
-    except (OSError, msgspec.DecodeError):
-        return False
-    return all(one.holds() for one in files)
+    files = codec.load_kept(_files_beside(path), tuple[FileState, ...])
+    return files is not None and all(one.holds() for one in files)
 
 
 def _captures(folder: Path | None) -> list[Path]:

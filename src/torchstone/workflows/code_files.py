@@ -127,7 +127,7 @@ def _tracked(path: str) -> str | None:
 
 
 def _state(path: str) -> FileState:
-    with suppress(OSError):
+    with suppress(OSError, ValueError):  # ValueError: a null byte in the name
         found = os.stat(path)  # noqa: PTH116 - as above
         if stat.S_ISDIR(found.st_mode):
             names = repr(sorted(os.listdir(path))).encode()  # noqa: PTH208 - as above

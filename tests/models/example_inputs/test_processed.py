@@ -24,6 +24,7 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 
 from tests.models.trained import hidden_states, similarity, trained_model
 from torchstone.errors import InputError, ModelInputsError, UnreadableFileError
+from torchstone.models.example_inputs.processed import _read_audio, _read_image
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.load_model import Loaded, load
 
@@ -320,3 +321,20 @@ def test_audio_files_that_do_not_fit_are_refused(speech: Path, tmp_path: Path) -
         loaded(speech, audio=(str(tmp_path / "a.flac"),))
     with pytest.raises(UnreadableFileError, match=r"none\.wav cannot be read"):
         loaded(speech, audio=(str(tmp_path / "none.wav"),))
+
+
+@pytest.mark.parametrize("kept", [-1, -3, 20, 43])
+def test_a_recording_that_ends_early_is_damaged(tmp_path: Path, kept: int) -> None:
+    write_wave(tmp_path / "a.wav", [[1, 2], [3, 4]])
+    (tmp_path / "a.wav").write_bytes((tmp_path / "a.wav").read_bytes()[:kept])
+
+    with pytest.raises(UnreadableFileError, match=r"the audio file .*a\.wav"):
+        _read_audio(tmp_path / "a.wav", RATE)
+
+
+@pytest.mark.parametrize("kind", ["EPS", "TIFF", "ICO"])
+def test_only_formats_are_read_whose_readers_start_no_program(tmp_path: Path, kind: str) -> None:
+    Image.new("RGB", (16, 16)).save(tmp_path / "a.png", format=kind)
+
+    with pytest.raises(UnreadableFileError, match="give a PNG or JPEG file"):
+        _read_image(tmp_path / "a.png")

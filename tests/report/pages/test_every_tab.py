@@ -7,7 +7,7 @@ import pytest
 import torch
 from playwright.sync_api import Browser
 
-from tests.attacks.readers import _analysis
+from tests.attacks.corpora import analysis
 from tests.check.results import check_result, finding, module
 from tests.cost.devices import device
 from tests.memory.log_generator.demo import healthy_log
@@ -55,7 +55,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     boxes = (Box(name="golden_data", title="Golden data", files=(), checks=(check,)),)
     verdicts = (verdict("wide", Status.PASSED), verdict("narrow", Status.WRONG_VALUES))
     for name, document in {
-        "analysis.json": _analysis(),
+        "analysis.json": analysis(),
         "cost_sweep.json": sweep_of(128, 1024, hardware="A device"),
         "mapping.json": MAPPING,
         "check_comparison.json": compare_checks([check_result(), check_result(finding(), backend="b")], ["a", "b"]),

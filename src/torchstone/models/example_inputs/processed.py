@@ -1,6 +1,9 @@
 """Real inputs: text, images and audio files, prepared by the model's own tokenizer or processor."""
 
+import struct
+import warnings
 import wave
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +22,7 @@ from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.pretrained import Blueprint, quiet_and_offline
 from torchstone.models.user_code import TINY
 from torchstone.models.weight_files import ModelFolder, refuse_own_code
+from torchstone.record.files import require_regular_file, shortened
 
 _TAKEN_AS = {
     "text": ("input_ids",),
@@ -145,13 +149,22 @@ def _check_token_ids(taken: Mapping[str, object], context: InputContext) -> None
 # --- Images and audio ---
 
 
-def _read_image(path: Path) -> object:
-    from PIL import Image, UnidentifiedImageError
+_IMAGES = ("PNG", "JPEG", "WEBP", "GIF", "BMP")  # others have readers that start programs, such as that of PostScript
+_DAMAGED_IMAGE = (OSError, SyntaxError, ValueError, TypeError, LookupError, EOFError, ArithmeticError, MemoryError,
+                  struct.error, zlib.error)  # fmt: skip
 
+
+def _read_image(path: Path) -> object:
+    from PIL import Image
+
+    require_regular_file(path)
     try:
-        with Image.open(path) as image:
+        with (
+            warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning),
+            Image.open(path, formats=_IMAGES) as image,
+        ):
             return image.convert("RGB")
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError) as error:
+    except (*_DAMAGED_IMAGE, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         reason = getattr(error, "strerror", None) or "it is damaged or not an image"
         msg = f"the image {path} cannot be read ({reason}); give a PNG or JPEG file"
         raise UnreadableFileError(msg) from error
@@ -169,19 +182,27 @@ def _sampling_rate(processor: object) -> int:
 
 def _read_audio(path: Path, rate: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     """The samples of a WAV file between -1 and 1; several channels are averaged."""
+    require_regular_file(path)
     try:
         with wave.open(str(path), "rb") as file:
             found, channels, width = file.getframerate(), file.getnchannels(), file.getsampwidth()
             raw = file.readframes(file.getnframes())
-    except (OSError, EOFError, wave.Error) as error:
-        msg = f"the audio file {path} cannot be read ({error}); give a WAV file with integer samples"
+    except (OSError, EOFError, RuntimeError, ValueError, struct.error, wave.Error) as error:
+        reason = shortened(error) if str(error) else "it is damaged"
+        msg = f"the audio file {path} cannot be read ({reason}); give a WAV file with integer samples"
         raise UnreadableFileError(msg) from error
+    if not 1 <= width <= _WIDEST_SAMPLE or len(raw) % (width * channels):
+        msg = f"the audio file {path} is damaged: {len(raw)} bytes are not frames of {channels} x {width} bytes"
+        raise UnreadableFileError(msg)
     if found != rate:
         msg = (
             f"{path} has {found} samples a second, and the model takes {rate}; resample it: ffmpeg -i IN -ar {rate} OUT"
         )
         raise UnreadableFileError(msg)
     return _samples(raw, width).reshape(-1, channels).mean(axis=1).astype(np.float32)
+
+
+_WIDEST_SAMPLE = 4  # bytes
 
 
 def _samples(raw: bytes, width: int) -> np.ndarray[Any, np.dtype[np.float64]]:
