@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.units import read_bytes, read_count, show_bytes, show_count, show_seconds
+from torchstone.units import many, read_bytes, read_count, show_bytes, show_count, show_seconds
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,11 @@ def test_what_is_no_size_is_none(text: str) -> None:
 def test_counts_are_read_as_people_write_them(text: str, count: int) -> None:
     assert read_count(text) == count
     assert read_count("1GiB") is None
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(0, "0 modules"), (1, "1 module"), (2, "2 modules"), (1234, "1,234 modules")]
+)
+def test_a_noun_agrees_with_its_number(count: int, shown: str) -> None:
+    assert many(count, "module") == shown
+    assert many(count, "class", "classes").split()[1] == ("class" if count == 1 else "classes")

@@ -30,6 +30,11 @@ def show_count(count: int) -> str:
     return str(count) if unit == 0 else f"{_three_digits(value)}{_DECIMAL[unit]}"
 
 
+def many(count: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: '1 module', '1,234 modules'; `plural` where it is not the noun with an s."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def show_seconds(seconds: float) -> str:
     """Show a duration: 0.0123 -> '12.3 ms'."""
     if seconds >= 1:

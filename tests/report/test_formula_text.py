@@ -21,12 +21,12 @@ from torchstone.record.formula import (
     Validation,
 )
 from torchstone.report.formula_chart import trade_off_chart
+from torchstone.report.formula_cost_text import formula_cost_text
 from torchstone.report.formula_document import trade_off_document
 from torchstone.report.formula_text import (
     derived_text,
     dominance_text,
     entry_text,
-    formula_cost_text,
     formula_text,
     growth_text,
     trade_off_text,

@@ -125,10 +125,15 @@ def test_the_second_answer_imports_no_torch(model: Path) -> None:
     code.write_text("import torch\ndef net():\n    return torch.nn.Linear(2, 2), torch.ones(1, 2)\n", encoding="utf-8")
     assert ask("inspect", f"{code}::net") == 10
     assert ask("cost", f"{code}::net") == EXIT_FINE
+    assert ask("cost", f"{code}::net", "--by", "line") == EXIT_FINE
+    ask("cost", f"{code}::net", "--by", "formula")
+    assert ask("cost", f"{code}::net", "--by", "formula") == EXIT_FINE
     assert ask("inspect", str(model)) == 10
     assert ask("inspect", str(model)) == EXIT_FINE
     assert ask("cost", str(model), "--hardware", "n150") == EXIT_FINE
     assert ask("cost", str(model), "--no-cache") == 10
+    assert ask("cost", str(model), "--by", "formula") == EXIT_FINE
+    assert ask("formula", "show", "torch.nn.Linear") == EXIT_FINE
 
 
 @pytest.mark.usefixtures("cache")

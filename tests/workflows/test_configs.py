@@ -1,3 +1,5 @@
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,3 +88,33 @@ def test_a_model_without_a_sweep_is_not_covered(tmp_path: Path) -> None:
 
     assert not found.has_results
     assert (found.coverage.calls, found.coverage.passed_calls) == (79, 0)
+
+
+def test_the_coverage_of_a_model_is_kept_until_the_database_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHSTONE_CACHE", str(tmp_path / "cache"))
+    database = Path(database_in(tmp_path))
+    request = CoverageRequest(model="albert", backend="eager", database=str(database))
+    first = measure_coverage(request)
+    assert not list((tmp_path / "cache").glob("*.answer"))  # a file that has just changed may change again unseen
+    os.utime(database, ns=(10**18, 10**18))
+    measure_coverage(request)
+
+    with monkeypatch.context() as closed:
+        closed.setattr("torchstone.workflows.configs.open_store", _refused)
+        assert measure_coverage(request) == first
+        with pytest.raises(AssertionError, match="opened"):
+            measure_coverage(replace(request, backend="inductor"))
+        os.utime(database, ns=(10**18, 10**18 + 1))
+        with pytest.raises(AssertionError, match="opened"):
+            measure_coverage(request)
+        os.utime(database, ns=(10**18, 10**18))
+        database.with_name(f"{database.name}-wal").write_bytes(b"a transaction that is not in the file yet")
+        with pytest.raises(AssertionError, match="opened"):
+            measure_coverage(request)
+
+
+def _refused(*_: object, **__: object) -> None:
+    msg = "the database is opened"
+    raise AssertionError(msg)

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from torchstone.models.inputs import InputOptions
 from torchstone.models.pretrained import find_blueprint
 from torchstone.record.cost import Causal, Conventions
 from torchstone.record.formula import Coverage, FormulaCost
+from torchstone.workflows import cost_by_formula as workflow
 from torchstone.workflows.cost import CostRequest, PricingOptions
 from torchstone.workflows.cost_by_formula import FormulaCostOutcome, FormulaCostRequest, cost_by_formula
 from torchstone.workflows.model_source import ModelRequest
@@ -305,9 +307,43 @@ def test_the_second_answer_with_derived_formulas_needs_no_configuration(
         again = cost_by_formula(request).result
     assert [one.path for one in again.modules] == [one.path for one in first.modules]
     assert again.count(Coverage.DERIVED) == again.count(Coverage.TRACED) == 0
+    (kept,) = (tmp_path / "cache").glob("*.formulas")
+    kept.unlink()
     (settings,) = (tmp_path / "cache").glob("*.settings")
     settings.unlink()  # without it nobody knows whether the user's formulas are of the same settings
     with monkeypatch.context() as third:
         third.setattr("torchstone.workflows.cost_by_formula._transformers_blueprint", unneeded)
         with pytest.raises(AssertionError, match="asked for the configuration"):
             cost_by_formula(request)
+
+
+def test_costs_by_formula_are_kept_until_the_formulas_the_options_or_the_model_change(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHSTONE_CACHE", str(home / "cache"))
+    evaluated: list[str] = []
+    evaluate = workflow._evaluated
+
+    def counting(request: FormulaCostRequest, *rest: Any) -> FormulaCostOutcome:
+        evaluated.append(request.cost.model.model)
+        return evaluate(request, *rest)
+
+    monkeypatch.setattr(workflow, "_evaluated", counting)
+    name = f"{home / 'net.py'}::load_model"
+    first, again = cost(name), cost(name)
+    assert len(evaluated) == 1
+    assert (again.result, again.trace.failure) == (first.result, None)
+    assert again.result.count(Coverage.TRACED) == 3  # Net and two times Scale: a model of the user's own
+    cost("tiny:bert", InputOptions(seq_len=7))
+    cost("tiny:bert", InputOptions(seq_len=9))
+    assert len(evaluated) == 3
+    save_entry(load_formulas().find("torch.nn.Linear"))  # a formula of the user's own
+    cost(name)
+    assert len(evaluated) == 4
+    (home / "net.py").write_text(NET.replace("nn.Linear(4, 6)", "nn.Linear(4, 60)"))
+    changed = cost(name)
+    assert len(evaluated) == 5
+    assert changed.result.modules[0].traced_flops > first.result.modules[0].traced_flops
+    request = CostRequest(model=ModelRequest(model=name, cached=False))
+    cost_by_formula(FormulaCostRequest(cost=request))
+    assert len(evaluated) == 6

@@ -163,6 +163,73 @@ def test_golden_tensors_and_weights_that_differ_are_named(tmp_path: Path) -> Non
     assert found.compared == ("golden data",)
 
 
+def reference(folder: Path, *, weight: float = 0.0, lower: float = 0.0, seed: int = 0) -> Path:
+    """Golden data of a small net; `weight` is added to one weight, `lower` to one element of its output."""
+    import torch
+
+    from torchstone import make_reference
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.down = torch.nn.Linear(64, 64), torch.nn.Linear(64, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.down(torch.relu(self.up(x)))
+            return found - lower * (torch.arange(8) == 3)
+
+    torch.manual_seed(0)
+    net = Net()
+    with torch.no_grad():
+        net.down.weight[3, 5] += weight
+    torch.manual_seed(seed)
+    make_reference(net, (torch.randn(4, 64),), folder, intermediates="all")
+    return folder
+
+
+@pytest.mark.torch
+def test_values_of_golden_tensors_are_judged_in_multiples_of_noise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, same = reference(tmp_path / "a"), reference(tmp_path / "same")
+    assert diff_folders(before, same).tensors == ()
+
+    found = diff_folders(before, reference(tmp_path / "wrong", lower=0.5), tmp_path / "out")
+    judged = {one.name: one for one in found.tensors}
+    assert judged.keys() == {"outputs"}  # not the modules before it, which are the same
+    assert (judged["outputs"].verdict, judged["outputs"].change) == ("wrong", Change.CHANGED)
+    multiple = judged["outputs"].noise_multiple
+    assert multiple is not None
+    assert multiple > 100
+    assert found.differs
+    assert next(one for one in found.modules if one.path == "").tensors == 1
+    assert json.loads((tmp_path / "out" / "diff.json").read_bytes())["tensors"][0]["noise_multiple"] == multiple
+    assert run(["diff", str(before), str(tmp_path / "wrong")]) == EXIT_FINDINGS
+    assert "times the noise; largest difference 0.5" in capsys.readouterr().out
+
+    close = diff_folders(before, reference(tmp_path / "close", lower=1e-8))
+    assert close.tensors == ()
+    assert not close.differs
+    assert any("different within noise: 1 golden tensor" in one for one in close.notes)
+
+    other = diff_folders(before, reference(tmp_path / "other", seed=1))
+    assert "the inputs differ, so the other golden tensors must differ, too" in other.notes
+    assert {"inputs/x", "outputs"} <= {one.name for one in other.tensors}
+
+
+@pytest.mark.torch
+def test_values_that_cannot_be_compared_differ_by_their_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, after = reference(tmp_path / "a"), reference(tmp_path / "b", lower=0.5)
+    with monkeypatch.context() as without_torch:
+        without_torch.setattr("torchstone.workflows.diff.find_spec", lambda _: None)
+        (found,) = diff_folders(before, after).tensors
+    assert (found.name, found.verdict, found.noise_multiple) == ("golden_data.safetensors", "", None)
+    assert "pip install" in found.detail
+    (after / "golden_data.safetensors").unlink()
+    (found,) = diff_folders(before, after).tensors
+    assert f"{after} has no golden_data.safetensors" in found.detail
+
+
 def test_the_command_prints_what_differs_and_can_say_it_as_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -289,7 +289,7 @@ def _needs_formulas_alone(request: ModelRequest) -> bool:
 
 
 def _from_formulas(request: ModelRequest, options: CostOptions) -> int:
-    from torchstone.report.formula_text import estimate_text
+    from torchstone.report.formula_cost_text import estimate_text
     from torchstone.workflows.cost_from_formulas import cost_from_formulas
 
     if options.optimizer is not None:
@@ -351,7 +351,7 @@ def _sweep_text(outcome: "CostSweepOutcome", session: Session) -> str:
 
 
 def _formula_text(result: "FormulaCost", options: CostOptions, session: Session) -> str:
-    from torchstone.report.formula_text import formula_cost_text
+    from torchstone.report.formula_cost_text import formula_cost_text
     from torchstone.report.text import coloured, plain
 
     paint = coloured if session.uses_color else plain

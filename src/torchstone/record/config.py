@@ -420,3 +420,10 @@ class ModelCoverage(Record, frozen=True, kw_only=True, omit_defaults=False):
     def share(self) -> float | None:
         """The share of calls that is covered; None where no call was counted."""
         return self.passed_calls / self.calls if self.calls else None
+
+
+class KeptCoverage(Record, frozen=True, kw_only=True):
+    """The coverage of a model as it is kept until the database changes."""
+
+    coverage: ModelCoverage
+    has_results: bool  # whether a sweep ran on the backend

@@ -71,6 +71,8 @@ class TensorDiff(Record, frozen=True, kw_only=True, omit_defaults=False):
     kind: str  # golden, or weight
     change: Change
     detail: str
+    verdict: str = ""  # on values of equal shape and dtype: suspicious or wrong; "" where they were not compared
+    noise_multiple: float | None = None  # the difference over the noise of a correct implementation; None: not known
 
 
 class FolderDiff(Document, frozen=True, kw_only=True, omit_defaults=False):

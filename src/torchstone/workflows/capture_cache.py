@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from time import time_ns
+from typing import TypeVar
 
 import msgspec
 
@@ -20,7 +22,8 @@ from torchstone.models.inputs import InputOptions
 from torchstone.models.user_code import parse_target
 from torchstone.models.zoo.catalogue import find_entry
 from torchstone.record import codec
-from torchstone.record.formula import Setting
+from torchstone.record.base import Record
+from torchstone.record.formula import FormulaCost, Setting
 from torchstone.record.trace import Trace
 from torchstone.units import read_bytes
 from torchstone.workflows.code_files import FileState, surroundings
@@ -31,6 +34,10 @@ _DEFAULT_SIZE = "1GiB"
 _PACKAGES = ("torch", "transformers", "numpy")
 _CONFIG = "config.json"
 _SETTINGS = ".settings"
+_FORMULAS = ".formulas"
+_ANSWER = ".answer"
+_MOST_ANSWERS = 200  # files of a few KiB
+_JUST_WRITTEN_NS = 2_000_000_000  # a file that changes again so soon may keep its size and time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +108,7 @@ def keep_capture(key: CaptureKey, trace: Trace, files: Sequence[FileState] | Non
     if path is None:
         return
     with suppress(OSError):
-        path.unlink(missing_ok=True)  # never a capture beside the files of another one
+        _remove(path)  # never a capture beside the files of another one
         if key.has_code:
             codec.write_atomically(_files_beside(path), msgspec.json.encode(files))
         codec.write_atomically(path, codec.encode(trace))
@@ -121,8 +128,9 @@ def clear_cache() -> CacheInfo:
     for path in _captures(before.folder):
         _remove(path)
     if before.folder is not None:
-        for path in before.folder.glob(f"*{_SETTINGS}"):  # also beside captures that come with torchstone
-            path.unlink(missing_ok=True)
+        for suffix in (_SETTINGS, _FORMULAS, _ANSWER):  # also beside captures that come with torchstone
+            for path in before.folder.glob(f"*{suffix}"):
+                path.unlink(missing_ok=True)
     return before
 
 
@@ -142,8 +150,104 @@ def kept_settings(key: CaptureKey) -> dict[str, Setting] | None:
     return codec.load_kept(path.with_suffix(_SETTINGS), dict[str, Setting])
 
 
+class _KeptFormulas(Record, frozen=True, kw_only=True):
+    """The cost of a model by formulas, and what it depends on beside the capture."""
+
+    state: str
+    result: FormulaCost
+
+
+def keep_formula_cost(key: CaptureKey, state: str, result: FormulaCost) -> None:
+    """Keep the costs by formula beside a capture; `state` is what else they depend on."""
+    path = _path(key)
+    if path is not None:
+        kept = _KeptFormulas(state=state, result=result)
+        with suppress(OSError):
+            codec.write_atomically(path.with_suffix(_FORMULAS), msgspec.json.encode(kept))
+
+
+def kept_formula_cost(key: CaptureKey, state: str) -> FormulaCost | None:
+    """The costs by formula of an equal capture; None where there are none, or where the state was another one."""
+    path = _path(key)
+    if path is None:
+        return None
+    with suppress(OSError, msgspec.DecodeError):
+        kept = msgspec.json.decode(path.with_suffix(_FORMULAS).read_bytes(), type=_KeptFormulas)
+        return kept.result if kept.state == state else None
+    return None
+
+
+# --- Answers from a database ---
+
+
+R = TypeVar("R", bound=Record)
+
+
+class _KeptAnswer(Record, frozen=True, kw_only=True):
+    """An answer, and the state of what it was read from."""
+
+    state: str
+    answer: msgspec.Raw
+
+
+def state_of_file(path: Path) -> str | None:
+    """The size and time of a database, with its journals; None where it is missing, or has changed just now."""
+    found = []
+    for one in (path, Path(f"{path}-wal"), Path(f"{path}-journal")):
+        try:
+            seen = one.stat()
+        except OSError:
+            found.append("")
+            continue
+        if abs(time_ns() - seen.st_mtime_ns) < _JUST_WRITTEN_NS:
+            return None
+        found.append(f"{seen.st_ino} {seen.st_size} {seen.st_mtime_ns}")
+    return repr(found) if found[0] else None
+
+
+def keep_answer(question: str, state: str, answer: Record) -> None:
+    """Keep what a question was answered with while its source is in this state."""
+    path = _answer_path(question)
+    if path is None:
+        return
+    kept = _KeptAnswer(state=state, answer=msgspec.Raw(msgspec.json.encode(answer)))
+    with suppress(OSError):
+        codec.write_atomically(path, msgspec.json.encode(kept))
+        found = sorted(path.parent.glob(f"*{_ANSWER}"), key=lambda one: one.stat().st_mtime_ns)
+        for old in found[:-_MOST_ANSWERS]:
+            old.unlink(missing_ok=True)
+
+
+def kept_answer(question: str, state: str, answer_type: type[R]) -> R | None:
+    """That answer; None where there is none, or where the source was in another state."""
+    path = _answer_path(question)
+    if path is None:
+        return None
+    with suppress(OSError, msgspec.DecodeError):
+        kept = msgspec.json.decode(path.read_bytes(), type=_KeptAnswer)
+        return msgspec.json.decode(kept.answer, type=answer_type) if kept.state == state else None
+    return None
+
+
+def _answer_path(question: str) -> Path | None:
+    folder = cache_folder()
+    return None if folder is None else folder / f"{sha256(question.encode()).hexdigest()[:40]}{_ANSWER}"
+
+
+def state_of_sources(*folders: str) -> str:
+    """A digest of torchstone's version and the state of its files in some folders: an edit changes it."""
+    root = Path(torchstone.__file__).parent
+    found = []
+    for part in folders:
+        for folder, _, names in os.walk(root / part):  # paths as text: this runs before every answer
+            found += [f"{folder}/{name}" for name in names if name.endswith((".py", ".json", ".toml"))]
+    facts = [(path[len(str(root)) :], os.stat(path)) for path in sorted(found)]  # noqa: PTH116 - as above
+    states = [f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in facts]
+    return sha256("\n".join([torchstone.__version__, *states]).encode()).hexdigest()
+
+
 def _remove(path: Path) -> None:
-    for one in (path, _files_beside(path), path.with_suffix(_SETTINGS)):
+    for one in (path, _files_beside(path), path.with_suffix(_SETTINGS), path.with_suffix(_FORMULAS)):
         one.unlink(missing_ok=True)
 
 
@@ -196,7 +300,7 @@ def _path(key: CaptureKey) -> Path | None:
         "inputs": key.inputs,
         "python": sys.version,
         "packages": {name: installed_version(name) for name in _PACKAGES},
-        "torchstone": _own_digest(),
+        "torchstone": state_of_sources("capture", "models", "record", "numerics"),
     }
     return folder / f"{sha256(repr(facts).encode()).hexdigest()[:40]}.json"
 
@@ -237,15 +341,3 @@ def installed_version(package: str) -> str:
     with suppress(PackageNotFoundError):
         return version(package)
     return ""
-
-
-def _own_digest() -> str:
-    """Torchstone's version, and the state of its files: an edit makes earlier captures another program's."""
-    root = Path(torchstone.__file__).parent
-    found = []
-    for part in ("capture", "models", "record", "numerics"):
-        for folder, _, names in os.walk(root / part):  # paths as text: this runs before every answer
-            found += [f"{folder}/{name}" for name in names if name.endswith(".py")]
-    facts = [(path[len(str(root)) :], os.stat(path)) for path in sorted(found)]  # noqa: PTH116 - as above
-    states = [f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in facts]
-    return sha256("\n".join([torchstone.__version__, *states]).encode()).hexdigest()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
@@ -10,12 +11,26 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from torchstone.errors import FormulaError, InputError, TorchstoneError
-from torchstone.formula.database.files import Formulas, key_of, remove_entry, save_entries, save_entry
-from torchstone.formula.database.templates import name_of
+from torchstone.formula.database.files import (
+    Formulas,
+    key_of,
+    own_database,
+    remove_entry,
+    save_entries,
+    save_entry,
+    with_variant,
+)
 from torchstone.record.cost import Causal
 from torchstone.record.formula import FormulaCost, FormulaEntry, MeasuredCost, Setting
 from torchstone.record.trace import Trace
-from torchstone.workflows.capture_cache import keep_settings, kept_settings
+from torchstone.workflows.capture_cache import (
+    CaptureKey,
+    keep_formula_cost,
+    keep_settings,
+    kept_formula_cost,
+    kept_settings,
+    state_of_sources,
+)
 from torchstone.workflows.cost import CostRequest, load_priced_trace, logits_keywords, price_trace, pricing_of
 from torchstone.workflows.model_source import ModelRequest, capture_key
 from torchstone.workflows.progress import SILENT, Progress
@@ -59,7 +74,29 @@ def cost_by_formula(request: FormulaCostRequest, progress: Progress = SILENT) ->
     """
     _refuse_other_conventions(request.cost)
     trace = load_priced_trace(request.cost, progress)
-    return _evaluated(request, trace, progress)
+    key = capture_key(request.cost.model, logits_keywords(request.cost.logits))
+    state = _state_of(request, trace)  # before the evaluation, which may add formulas: those are "derived now" once
+    kept = None if state is None else kept_formula_cost(key, state)
+    if kept is not None:
+        return FormulaCostOutcome(trace=trace, result=kept, warnings=())
+    outcome = _evaluated(request, trace, key, progress)
+    if state is not None and not outcome.warnings:
+        keep_formula_cost(key, state, outcome.result)
+    return outcome
+
+
+def _state_of(request: FormulaCostRequest, trace: Trace) -> str | None:
+    """What the costs by formula depend on; None where more than files decides, or where they are to be made again."""
+    if request.agent is not None or request.cost.prices is not None or not request.cost.model.cached:
+        return None
+    try:
+        seen = own_database().stat()
+        own = f"{seen.st_mtime_ns} {seen.st_size}"
+    except OSError:
+        own = "none"
+    pricing = repr(pricing_of(request.cost))
+    facts = (trace.provenance.created, pricing, own, state_of_sources("cost", "formula", "record", "workflows"))
+    return sha256(repr(facts).encode()).hexdigest()
 
 
 def _refuse_other_conventions(request: CostRequest) -> None:
@@ -75,7 +112,7 @@ def _refuse_other_conventions(request: CostRequest) -> None:
         raise InputError(msg)
 
 
-def _evaluated(request: FormulaCostRequest, trace: Trace, progress: Progress) -> FormulaCostOutcome:
+def _evaluated(request: FormulaCostRequest, trace: Trace, key: CaptureKey, progress: Progress) -> FormulaCostOutcome:
     from torchstone.formula.database.compute import available_formulas
     from torchstone.formula.derive.observe import Sample, observe
     from torchstone.formula.derive.validate import cost_by_formula as evaluate
@@ -85,7 +122,6 @@ def _evaluated(request: FormulaCostRequest, trace: Trace, progress: Progress) ->
     formulas, variant = available_formulas(), _variant_of(trace)
     sample = Sample(trace=trace, table=table, known=_recorded_sizes(trace))
     seen = observe(sample)
-    key = capture_key(request.cost.model, logits_keywords(request.cost.logits))
     settings = kept_settings(key)
     known = _Known(formulas, _other_settings(formulas, settings), formulas.problems)
     needs_model = known.need_the_model(seen, variant, knows_settings=settings is not None)
@@ -163,10 +199,11 @@ class _Known:
             key = "" if entry is None else key_of(entry.module_path, entry.variant)
             if entry is None or key in known.blocked:
                 continue
+            name_of_entry = with_variant(entry.module_path, entry.variant)
             known.blocked[key] = f"its formula does not hold for this model: {contradiction.text}"
             if key in formulas.own:
-                remove_entry(name_of(entry))
-                known.warnings += (f"removed {name_of(entry)} from your formulas: {contradiction.text}",)
+                remove_entry(name_of_entry)
+                known.warnings += (f"removed {name_of_entry} from your formulas: {contradiction.text}",)
         return known
 
     def need_the_model(self, seen: "Sequence[Observation]", variant: str, *, knows_settings: bool) -> bool:

@@ -1,9 +1,11 @@
 """torchstone diff: two folders of results, compared part by part, and one page that shows them side by side."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from difflib import SequenceMatcher
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,7 +18,7 @@ from torchstone.record.diff import Change, FolderDiff, ModuleDiff, OpDiff, Quant
 from torchstone.record.folder_lock import SHORT_WRITE_S, exclusive
 from torchstone.record.trace import Trace
 from torchstone.record.value import tensors_in
-from torchstone.units import show_bytes
+from torchstone.units import many, show_bytes
 from torchstone.workflows.model_source import TRACE_FILE
 from torchstone.workflows.progress import SILENT, Progress
 from torchstone.workflows.result_folder import COST_FILE, write_result, writing_to
@@ -24,10 +26,11 @@ from torchstone.workflows.result_folder import COST_FILE, write_result, writing_
 if TYPE_CHECKING:
     from torchstone.record.check import CheckComparison
     from torchstone.record.cost import CostTable
-    from torchstone.record.reference import GoldenData
+    from torchstone.record.reference import GoldenData, TensorVerdict
 
 DIFF_FILE = "diff.json"
 _CHECK_FILE, _GOLDEN_FILE, _MEMORY = "check.json", "golden_data.json", "*_timeline.json.gz"
+_TENSORS_FILE = "golden_data.safetensors"
 _GOLDEN = "golden"  # the kind of a difference, beside weights
 D = TypeVar("D", bound=Document)
 T = TypeVar("T")
@@ -67,11 +70,14 @@ def _compared(before: Path, after: Path, folder: Path | None, progress: Progress
         raise InputError(msg)
     modules = tuple(_modules(traces, costs, _statuses(sides, traces))) if traces else ()
     tensors = tuple(_tensors(golden)) if golden else ()
+    values = _golden_values(sides, golden, tensors, progress) if golden else _Values()
+    tensors += values.tensors
     found = FolderDiff(
         sides=(str(before), str(after)), models=_models(traces, costs, golden, checks),
         quantities=tuple(_quantities(traces, costs)), modules=_with_tensors(modules, tensors, golden),
         ops=tuple(_ops(traces, costs)) if traces else (), tensors=tensors,
-        compared=compared, check_change=check_change, memory_change=memory_change, notes=tuple(_notes(sides)),
+        compared=compared, check_change=check_change, memory_change=memory_change,
+        notes=(*_notes(sides), *values.notes),
     )  # fmt: skip
     if folder is not None:
         if checks is not None:
@@ -266,6 +272,77 @@ def _tensors(golden: "tuple[GoldenData, GoldenData]") -> Iterator[TensorDiff]:
     if all(weights):
         shortened = [{name: text[:12] for name, text in side.items()} for side in weights]
         yield from _differences("weight", *shortened)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Values:
+    """Golden tensors whose values differ beyond noise, and what was compared or could not be."""
+
+    tensors: tuple[TensorDiff, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def _golden_values(
+    sides: Pair, golden: "tuple[GoldenData, GoldenData]", others: Sequence[TensorDiff], progress: Progress
+) -> _Values:
+    """Compare the values of golden tensors that have the same name, shape and dtype on both sides.
+
+    The judge is that of `reference compare`, with the noise that the first folder states. Equal files need no torch.
+    """
+    hashes = [one.tensors_sha256 for one in golden]
+    if all(hashes) and hashes[0] == hashes[1]:
+        return _Values()
+    problem = _why_not_compared(sides)
+    if not problem:
+        with progress.step("comparing golden tensors"):
+            return _judged_values(sides, {one.name for one in others})
+    if not all(hashes):
+        return _Values(notes=(f"the values of golden tensors were not compared: {problem}",))
+    detail = f"sha256 {hashes[0][:12]}, now {hashes[1][:12]}; its values were not compared: {problem}"
+    return _Values(tensors=(TensorDiff(name=_TENSORS_FILE, kind=_GOLDEN, change=Change.CHANGED, detail=detail),))
+
+
+def _why_not_compared(sides: Pair) -> str:
+    missing = next((side for side in sides if not (side / _TENSORS_FILE).is_file()), None)
+    if missing is not None:
+        return f"{missing} has no {_TENSORS_FILE}"
+    return "" if find_spec("torch") else "this needs torch; pip install 'torchstone[torch]'"
+
+
+def _judged_values(sides: Pair, others: Collection[str]) -> _Values:
+    from torchstone.record.reference import Role, Status
+    from torchstone.reference.compare_port import basis_of, compare_named
+    from torchstone.reference.golden_files import load_golden
+
+    first, second = (load_golden(side) for side in sides)
+    shared = {name: tensor for name, tensor in second.tensors.items() if name not in others}
+    verdicts = compare_named(first, shared, candidate=str(sides[1]), basis=basis_of(first, None)).verdicts
+    differing = [one for one in verdicts if one.errors is not None and not one.errors.equal]
+    beyond = [one for one in differing if one.status is not Status.PASSED]
+    within = [one for one in differing if one.status is Status.PASSED]
+    not_kept = [one for one in verdicts if one.status is Status.NOT_KEPT]
+    notes = [f"different within noise: {many(len(within), 'golden tensor')}{_largest(within)}"] if within else []
+    notes += [f"values not kept, and not compared: {many(len(not_kept), 'golden tensor')}"] if not_kept else []
+    if beyond and any(one.role is Role.INPUT for one in beyond):
+        notes.append("the inputs differ, so the other golden tensors must differ, too")
+    return _Values(tensors=tuple(map(_value_diff, beyond)), notes=tuple(notes))
+
+
+def _largest(within: "Sequence[TensorVerdict]") -> str:
+    multiples = [one.noise_multiple for one in within if one.noise_multiple is not None]
+    return f", at most {max(multiples):.2g} times the noise" if multiples else ""
+
+
+def _value_diff(one: "TensorVerdict") -> TensorDiff:
+    said = [one.state]
+    said += [f"{one.noise_multiple:.3g} times the noise"] if one.noise_multiple is not None else []
+    if one.errors is not None and one.errors.max_abs is not None:
+        said.append(f"largest difference {one.errors.max_abs:.3g}")
+    said += [one.detail] if one.detail else []
+    return TensorDiff(
+        name=one.name, kind=_GOLDEN, change=Change.CHANGED, detail="; ".join(said),
+        verdict=one.state, noise_multiple=one.noise_multiple,
+    )  # fmt: skip
 
 
 def _with_tensors(

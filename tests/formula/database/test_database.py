@@ -46,6 +46,7 @@ def test_the_shipped_file_is_written_as_save_file_writes_it(tmp_path: Path) -> N
     save_file(tmp_path / DATABASE_FILE, load_shipped())
 
     assert shipped.read_bytes() == (tmp_path / DATABASE_FILE).read_bytes()
+    assert load_file(shipped) == load_shipped()  # with the checks of files that others wrote
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,10 @@ from typing import Literal, TypedDict, overload
 
 from torchstone.errors import FormulaError, OutsideDomainError, ZeroDivisorError
 from torchstone.formula.database.files import (
-    DATABASE_FILE,
     Formulas,
-    home_folder,
     key_of,
     load_formulas,
+    own_database,
     short_name,
     with_variant,
 )
@@ -47,11 +46,12 @@ from torchstone.record.formula import FormulaEntry, Quantity
 
 def given_values(entry: FormulaEntry, quantity: Quantity, parameters: Mapping[str, Value]) -> dict[str, Value]:
     """The given values as exact numbers, for the parameters of this quantity; raises FormulaError for unknown names."""
-    unknown = [name for name in parameters if name not in entry.all_parameters]
+    known, own = entry.all_parameters, entry.parameters(quantity)
+    unknown = [name for name in parameters if name not in known]
     if unknown:
-        msg = f"{name_of(entry)} has no parameter {', '.join(unknown)}; it has {', '.join(entry.all_parameters)}"
+        msg = f"{name_of(entry)} has no parameter {', '.join(unknown)}; it has {', '.join(known)}"
         raise FormulaError(msg)
-    values = {name: _exact(name, value) for name, value in parameters.items() if name in entry.parameters(quantity)}
+    values = {name: _exact(name, value) for name, value in parameters.items() if name in own}
     return bind(entry, quantity, (), values)
 
 
@@ -67,6 +67,9 @@ def _exact(name: str, value: Value) -> Value:
     return number
 
 
+_MAX_KNOWN = 50_000  # values that are kept for one quantity: a search over many sizes must not fill the memory
+
+
 class Computation:
     """One quantity over any number of nested modules; equal calls are computed once."""
 
@@ -74,7 +77,9 @@ class Computation:
         self.formulas = formulas
         self.quantity = quantity
         self._budget = Budget()
-        self._known: dict[tuple[str, tuple[Value, ...]], Value] = {}
+        self._known = formulas.values[quantity]
+        if len(self._known) > _MAX_KNOWN:
+            self._known.clear()
 
     def of_entry(self, entry: FormulaEntry, given: Mapping[str, Value]) -> Value:
         """The value of an entry's template at the given arguments."""
@@ -302,7 +307,7 @@ def compute(formulas: Formulas, name: str, quantity: Quantity, parameters: Mappi
 
 def available_formulas() -> Formulas:
     """The shipped formulas and the user's own, read again only when the user's file has changed."""
-    path = home_folder() / DATABASE_FILE
+    path = own_database()
     try:
         seen = path.stat()
     except OSError:

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from functools import cached_property
-from importlib.resources import files
+from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -18,10 +18,13 @@ from msgspec.structs import replace
 from torchstone.errors import FormulaError, InputError, UnknownFormulaError, UnreadableFileError
 from torchstone.formula.database.published import from_published
 from torchstone.record.base import Record
-from torchstone.record.codec import decode, decode_as, encode, write_atomically
+from torchstone.record.codec import decode_as, encode, write_atomically
 from torchstone.record.files import read_file, shortened
 from torchstone.record.folder_lock import SHORT_WRITE_S, exclusive
 from torchstone.record.formula import FormulaDatabase, FormulaEntry, Quantity, Status, Validation
+
+if TYPE_CHECKING:
+    from torchstone.formula.language.expression import Value
 
 # --- Class paths, database keys and aliases ---
 
@@ -32,6 +35,7 @@ _VARIANT = re.compile(r"(?P<path>[^\[\]]*)\[(?P<variant>[^\[\]]+)\]")
 _TORCH_MODULES = re.compile(r"torch\.nn\.modules\.\w+\.(?P<name>\w+)")
 
 
+@lru_cache(maxsize=4096)  # an evaluation asks for the same few classes again and again
 def key_of(module_path: str, variant: str = "") -> str:
     """The key of a class path: `.` becomes `__`; a `_` that would be misread, and `-`, become `-u` and `-d`."""
     parts = (_SPECIAL.sub(lambda found: _ESCAPES[found[0]], part) for part in module_path.split("."))
@@ -148,6 +152,14 @@ class Formulas:
         return {(key, quantity) for key in self.entries for quantity in Quantity} if self.as_shipped else set()
 
     @cached_property
+    def values(self) -> "dict[Quantity, dict[tuple[str, tuple[Value, ...]], Value]]":
+        """By quantity: what entries gave at the arguments they were called with, so that none is computed twice.
+
+        The modules of a model call each other's formulas: that of a layer is part of those of all modules around it.
+        """
+        return {quantity: {} for quantity in Quantity}
+
+    @cached_property
     def _paths(self) -> dict[str, list[str]]:
         """Class paths, aliases and keys, each with the class paths it means."""
         table: dict[str, list[str]] = {}
@@ -190,9 +202,14 @@ def home_folder() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "torchstone"
 
 
+def own_database(home: Path | None = None) -> Path:
+    """The file of the user's own formulas, which need not exist."""
+    return (home or home_folder()) / DATABASE_FILE
+
+
 def load_formulas(home: Path | None = None) -> Formulas:
     """The shipped entries with the user's own over them; a damaged cache is reported and left alone."""
-    path = (home or home_folder()) / DATABASE_FILE
+    path = own_database(home)
     shipped = load_shipped().modules
     try:
         own, broken = _read_entries(path) if path.exists() else ({}, [])
@@ -209,10 +226,13 @@ def _doubtful(entry: FormulaEntry) -> bool:
 
 
 def load_shipped() -> FormulaDatabase:
-    """The database inside the package."""
-    return decode(
-        files("torchstone.formula").joinpath(DATABASE_FILE).read_bytes(), FormulaDatabase, origin=DATABASE_FILE
-    )
+    """The database inside the package.
+
+    It is decoded without the checks of files that others wrote, which take twice the time of decoding it: a test makes
+    them.
+    """
+    text = (Path(__file__).parents[1] / DATABASE_FILE).read_bytes()
+    return msgspec.json.decode(text, type=FormulaDatabase)
 
 
 def load_file(path: Path) -> FormulaDatabase:
@@ -265,7 +285,7 @@ def _on_one_line(texts: re.Match[bytes]) -> bytes:
 
 def own_entries(home: Path | None = None) -> FormulaDatabase:
     """The user's own entries alone, the pending ones too."""
-    path = (home or home_folder()) / DATABASE_FILE
+    path = own_database(home)
     return load_file(path) if path.exists() else FormulaDatabase()
 
 

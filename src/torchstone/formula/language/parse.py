@@ -1,10 +1,10 @@
 """Text -> Expression, for the language of templates; nothing of it is ever run as code."""
 
 import re
-from dataclasses import dataclass
 from enum import Enum, auto
 from fractions import Fraction
 from keyword import iskeyword
+from typing import NamedTuple
 
 from torchstone.errors import FormulaError
 from torchstone.formula.language.expression import (
@@ -44,7 +44,9 @@ _TOKEN = re.compile(
     re.VERBOSE | re.ASCII,
 )
 WORDS = frozenset({"if", "else", "and", "or", "not"})
-RESERVED = WORDS | frozenset(FunctionName)
+_FUNCTIONS = frozenset(FunctionName)
+_RELATIONS = frozenset(Relation)
+RESERVED = WORDS | _FUNCTIONS
 
 CHOOSE, OR, AND, NOT, COMPARE, SUM, PRODUCT, SIGN, POWER, ATOM = range(10)  # from loose to tight
 _ONE_ARGUMENT = (FunctionName.CEIL, FunctionName.FLOOR, FunctionName.CEIL_LOG2, FunctionName.LOG2)
@@ -63,8 +65,7 @@ class Kind(Enum):
     END = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One word of a template."""
 
     kind: Kind
@@ -130,7 +131,7 @@ def _token(found: re.Match[str]) -> Token:
 def _kind_of_name(name: str) -> Kind:
     if name in WORDS:
         return Kind.SYMBOL
-    return Kind.FUNCTION if name in frozenset(FunctionName) else Kind.PARAMETER
+    return Kind.FUNCTION if name in _FUNCTIONS else Kind.PARAMETER
 
 
 def parse(text: str) -> Expression:
@@ -171,7 +172,8 @@ class _Reader:
         return token
 
     def _is(self, symbol: str) -> bool:
-        return self.token.kind is Kind.SYMBOL and self.token.text == symbol
+        token = self._tokens[self._at]
+        return token.kind is Kind.SYMBOL and token.text == symbol
 
     def _skip(self, symbol: str) -> bool:
         if not self._is(symbol):
@@ -199,9 +201,9 @@ class _Reader:
         raise TemplateError(_TOO_DEEP, position=self.token.position)
 
     def _continued(self, left: Expression, level: int) -> Expression | None:
-        if self.token.kind is not Kind.SYMBOL:
+        kind, symbol, _ = self._tokens[self._at]
+        if kind is not Kind.SYMBOL:
             return None
-        symbol = self.token.text
         if symbol in ("+", "-") and level <= SUM:
             return self._sum(left)
         if symbol == "*" and level <= PRODUCT:
@@ -209,7 +211,7 @@ class _Reader:
         if symbol in _DIVISIONS and level <= PRODUCT:
             self._take()
             return Binary(Operator(symbol), left, self.expression(SIGN))
-        if symbol in frozenset(Relation) and level <= COMPARE:
+        if symbol in _RELATIONS and level <= COMPARE:
             return self._compare(left)
         if symbol in _CONNECTIVES and level <= _CONNECTIVES[Connective(symbol)]:
             return self._logical(left, Connective(symbol))
@@ -237,7 +239,7 @@ class _Reader:
     def _compare(self, left: Expression) -> Expression:
         relation = Relation(self._take().text)
         result = Compare(relation, left, self.expression(SUM))
-        if self.token.kind is Kind.SYMBOL and self.token.text in frozenset(Relation):
+        if self.token.kind is Kind.SYMBOL and self.token.text in _RELATIONS:
             msg = "comparisons cannot be chained; join two with 'and'"
             raise TemplateError(msg, position=self.token.position)
         return result

@@ -114,6 +114,10 @@ def _tensors(found: FolderDiff) -> Table:
             _text("name", "Tensor", [one.name for one in rows]),
             _text("kind", "Kind", [one.kind for one in rows]),
             _text("change", "Change", [one.change.value for one in rows]),
+            _text("verdict", "Verdict on values", [one.verdict or "not compared" for one in rows]),
+            Column(
+                name="noise", title="Times the noise", values=[one.noise_multiple for one in rows], shown=Shown.NUMBER
+            ),
             _text("detail", "Detail", [one.detail for one in rows]),
         ),
     )  # fmt: skip
