@@ -3,7 +3,7 @@ from torch import nn
 
 from tests.capture.nets import Feed, Numbered, Stack
 from torchstone.capture import capture
-from torchstone.capture.module_tree import ModuleTree, attributes_of
+from torchstone.capture.module_tree import AttributeRecords, ModuleTree
 
 
 def test_modules_stand_in_pre_order_with_their_parents() -> None:
@@ -49,7 +49,7 @@ def test_buffers_say_whether_they_are_saved() -> None:
 
 
 def test_attributes_are_what_configures_a_module() -> None:
-    attributes = dict(attributes_of(nn.Conv2d(1, 2, 3, padding=1)))
+    attributes = dict(AttributeRecords().of(nn.Conv2d(1, 2, 3, padding=1)))
 
     assert attributes["in_channels"] == 1
     assert "weight" not in attributes
@@ -81,3 +81,16 @@ def test_a_module_is_sole_when_no_other_can_be_equal_to_it() -> None:
     assert [path for path, module in zip(tree.paths, tree.modules, strict=True) if id(module) in sole] == [
         "", "1", "3", "3.0", "3.1",
     ]  # fmt: skip
+
+
+def test_attributes_of_equal_modules_are_described_once() -> None:
+    records = AttributeRecords()
+    first, second, other = nn.Conv2d(1, 2, 3), nn.Conv2d(1, 2, 3), nn.Conv2d(1, 2, 3, padding=1)
+    second.kernel_size, second.stride = first.kernel_size, first.stride
+    second.padding, second.dilation, second.output_padding = first.padding, first.dilation, first.output_padding
+    second._reversed_padding_repeated_twice = first._reversed_padding_repeated_twice
+
+    assert records.of(first) is records.of(second)
+    assert records.of(first) != records.of(other)
+    first.stride = (2, 2)
+    assert dict(records.of(first)) != dict(records.of(second))

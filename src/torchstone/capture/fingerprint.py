@@ -358,7 +358,7 @@ class Fingerprints:
         layers = layer_numbers(module)
         for name in configuring(tuple(attributes)):
             value = attributes[name]
-            if name in layers:
+            if layers and name in layers:
                 continue
             if is_plain(value):
                 parts += (name, type(value), value)

@@ -49,7 +49,7 @@ def _look_up(cls: type) -> Source | None:
 
 def _heads(lines: list[str], name: str) -> list[int]:
     head = re.compile(rf"\s*class {re.escape(name)}\b")
-    return [number for number, line in enumerate(lines) if head.match(line)]
+    return [number for number, line in enumerate(lines) if "class " in line and head.match(line)]
 
 
 def _nearest(cls: type, heads: list[int]) -> int:
@@ -98,7 +98,7 @@ LAYER_NUMBERS = frozenset(
 def layer_numbers(module: nn.Module) -> dict[str, int]:
     """The attributes of a module that number the layer it is in."""
     attributes = vars(module)
-    if LAYER_NUMBERS.isdisjoint(attributes):
+    if attributes.keys().isdisjoint(LAYER_NUMBERS):  # looks the few names up, not the many attributes
         return {}
     names = LAYER_NUMBERS & attributes.keys()
     own = vars(type(module))
@@ -285,7 +285,8 @@ class ModuleTree:
 
     def records(self, numbers: Mapping[int, int]) -> tuple[Module, ...]:
         """The modules as records, given the number of each parameter and buffer by its id."""
-        return tuple(self._record(number, module, numbers) for number, module in enumerate(self.modules))
+        attributes = AttributeRecords()
+        return tuple([self._record(number, attributes, numbers) for number in range(len(self.modules))])
 
     def sources(self) -> dict[str, Source]:
         """Where each class is defined."""
@@ -293,13 +294,14 @@ class ModuleTree:
         found = ((class_path(cls), source_of(cls)) for cls in classes)
         return {name: source for name, source in found if source is not None}
 
-    def _record(self, number: int, module: nn.Module, numbers: Mapping[int, int]) -> Module:
+    def _record(self, number: int, attributes: "AttributeRecords", numbers: Mapping[int, int]) -> Module:
+        module = self.modules[number]
         transient = module._non_persistent_buffers_set
         return Module(
             path=self.paths[number],
             class_name=class_path(type(module)),
             parent=self.parents[number],
-            attributes=attributes_of(module),
+            attributes=attributes.of(module),
             parameters=tuple(
                 [
                     Parameter(name=name, tensor=numbers[id(tensor)], trainable=tensor.requires_grad)
@@ -320,11 +322,29 @@ class ModuleTree:
         )
 
 
-def attributes_of(module: nn.Module) -> tuple[tuple[str, Value], ...]:
-    """The attributes that configure a module: scalars and short sequences of them."""
-    attributes = vars(module)
-    described = [(name, _configuration(attributes[name])) for name in configuring(tuple(attributes)) if name[0] != "_"]
-    return tuple([pair for pair in described if type(pair[1]) is not Opaque])
+class AttributeRecords:
+    """The attributes that configure modules: scalars and short sequences of them.
+
+    Layers of a stack have the same objects as attributes, which are described once.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], tuple[tuple[str, Value], ...]] = {}
+        self._values: list[tuple[object, ...]] = []  # that the ids of known ones are ids of
+
+    def of(self, module: nn.Module) -> tuple[tuple[str, Value], ...]:
+        """The attributes of one module that can be written down."""
+        attributes = vars(module)
+        names = configuring(tuple(attributes))
+        values = tuple([attributes[name] for name in names])
+        key = (names, *map(id, values))
+        known = self._known.get(key)
+        if known is None:
+            self._values.append(values)
+            public = [pair for pair in zip(names, values, strict=True) if pair[0][0] != "_"]
+            described = [(name, _configuration(value)) for name, value in public]
+            known = self._known[key] = tuple([pair for pair in described if type(pair[1]) is not Opaque])
+        return known
 
 
 @cache

@@ -25,9 +25,9 @@ _INDEX = torch.ops.aten.index.Tensor
 _READS_VALUES = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OpSchema:
-    """The facts about one op overload that recording needs."""
+    """The facts about one op overload that recording needs; each op has one, which stands for it in keys."""
 
     name: str
     argument_names: tuple[str, ...]
@@ -185,7 +185,7 @@ class OpRecorder(KernelOpMode):
         schema = schema_of(func)
         known = self.tensors.known
         given, made = _Met(known.spec_number), _Met(known.spec_number)
-        key = (func, given.key_of(args), given.key_of(kwargs) if kwargs else None)
+        key = (schema, given.key_of(args), given.key_of(kwargs) if kwargs else None)  # to hash an op runs Python code
         call = known.call_number(key) if given.lasting and not schema.written else None
         inputs = self._number_inputs(given.tensors)
         try:
