@@ -11,7 +11,17 @@ from torchstone.record.trace import Trace
 from torchstone.record.value import Entries, Fields, Items, Value
 
 CACHE_NAMES = frozenset(
-    ("past_key_values", "past_key_value", "past_buckets_states", "cache_params", "kv_cache", "cache", "mems", "state")
+    (
+        "past_key_values",
+        "past_key_value",
+        "encoder_past_key_values",
+        "past_buckets_states",
+        "cache_params",
+        "kv_cache",
+        "cache",
+        "mems",
+        "state",
+    )
 )
 _WEIGHTS = frozenset(("parameter", "buffer", "constant"))
 _STATES = ("_state", "_states")  # endings of attributes

@@ -158,6 +158,7 @@ OVERRIDES: Mapping[str, Mapping[str, object]] = {
     "nemotron_h": {"mamba_num_heads": 8, "mamba_head_dim": 16, "n_groups": 2},
     "nemotron_h_omni": {"image_token_id": 500},
     "paddleocr_vl_text": _ROTARY,
+    "pp_formulanet_vision": {"post_conv_in_channels": 64, "post_conv_mid_channels": 64, "post_conv_out_channels": 64},
     "qwen2_5_omni_talker": _ROTARY,
     "qwen2_5_omni_text": _ROTARY,
     "qwen2_5_vl_text": _ROTARY,

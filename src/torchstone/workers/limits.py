@@ -259,16 +259,17 @@ def wait_within(process: "subprocess.Popen[bytes]", limits: Limits) -> Ending | 
             return None
         usage.look(census([process.pid])[process.pid])
         wall_s = time.monotonic() - began_s
-        if ending := _overdue(limits, usage, wall_s):
+        if ending := overdue(limits, usage, wall_s):
             return ending
 
 
 def end_of_patience(lane: Lane, usage: Usage, now_s: float) -> Ending | None:
-    """Timed out when the running task had its time, too busy when it did not get it in much longer; None: wait on."""
-    return _overdue(lane.jobs[0].limits, usage, now_s - lane.began_s)
+    """Why the running task must be stopped; None: wait on."""
+    return overdue(lane.jobs[0].limits, usage, now_s - lane.began_s)
 
 
-def _overdue(limits: Limits, usage: Usage, wall_s: float) -> Ending | None:
+def overdue(limits: Limits, usage: Usage, wall_s: float) -> Ending | None:
+    """Timed out when a process had its time on a machine of its own, too busy when it did not get it in much longer."""
     if wall_s <= limits.deadline_s:
         return None
     if usage.fair_s(wall_s) > limits.deadline_s:

@@ -3,6 +3,8 @@ from typing import Any
 import pytest
 import torch
 
+from torchstone.capture import capture
+from torchstone.cost import price
 from torchstone.errors import ModelInputsError
 from torchstone.models.example_inputs.context import InputBuilder, InputContext
 from torchstone.models.example_inputs.decode import _prefill_arguments
@@ -10,6 +12,7 @@ from torchstone.models.inputs import InputOptions
 from torchstone.models.load_model import load
 
 DECODE = InputOptions(phase="decode", cache_len=11, batch_size=2)
+SOUND = "encoder_inputs_embeds"
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma2", "mamba2", "jamba", "t5", "whisper", "deepseek_v3", "llava"])
@@ -92,3 +95,44 @@ def test_a_model_without_a_cache_has_no_decode_phase() -> None:
         load("tiny:bert", device="cpu", options=DECODE)
     with pytest.raises(ModelInputsError, match="ResNetForImageClassification has no decode phase"):
         load("tiny:resnet", device="cpu", options=DECODE)
+
+
+def test_a_model_that_hears_while_it_writes_gets_the_sound_of_the_new_token() -> None:
+    """Voxtral Realtime: a step with both caches gives what all tokens and all sound give at once."""
+    model, inputs = load("tiny:voxtral_realtime", device="cpu", options=DECODE)
+    context = InputContext(model=model, config=model.config, options=DECODE, builder=InputBuilder(0))
+    before: dict[str, Any] = _prefill_arguments(inputs, context, "input_ids", 11)
+    whole = {name: torch.cat([before[name], inputs.kwargs[name]], dim=1) for name in ("input_ids", SOUND)}
+    with torch.no_grad():
+        expected = model(**whole, use_cache=False).logits[:, -1]
+        actual = model(**inputs.kwargs).logits[:, -1]
+    torch.testing.assert_close(actual, expected)
+
+
+def test_the_cache_of_sound_counts() -> None:
+    options = InputOptions(phase="decode", cache_len=11, batch_size=2)
+    model, inputs = load("tiny:voxtral_realtime", options=options)
+    cache = price(capture(model, inputs)).cache
+    assert cache is not None
+    config: Any = model.config
+    expected = 0
+    for part, tokens in ((config.text_config, 11), (config.audio_config, 11 * config.downsample_factor)):
+        head = getattr(part, "head_dim", None) or part.hidden_size // part.num_attention_heads
+        heads = getattr(part, "num_key_value_heads", None) or part.num_attention_heads
+        expected += part.num_hidden_layers * 2 * heads * head * tokens * 2 * 4
+    assert cache.size_bytes == expected
+
+
+@pytest.mark.parametrize("name", ["dia", "pp_formulanet"])
+def test_a_step_runs_on_real_tensors(name: str) -> None:
+    model, inputs = load(f"tiny:{name}", device="cpu", options=DECODE)
+    with torch.no_grad():
+        output = model(**inputs.kwargs)
+    assert output.logits.isfinite().all()
+
+
+@pytest.mark.parametrize(("name", "part"), [("blip", "text_decoder"), ("kosmos-2", "text_model")])
+def test_a_part_that_generates_by_itself_is_named(name: str, part: str) -> None:
+    """Their own generate calls that of the part, with its cache."""
+    with pytest.raises(ModelInputsError, match=rf"its {part} generates, a \w+ of type \w+; give .* or drop --phase"):
+        load(f"tiny:{name}", options=DECODE)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from inspect import signature
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,9 @@ from torchstone.models.pretrained import Blueprint, build, quiet_and_offline
 
 DECODE = "decode"
 _CACHES = ("past_key_values", "cache_params", "state")
+_ENCODER_CACHE = "encoder_past_key_values"
+_SOUND = "encoder_inputs_embeds"
+_HEARS_WHILE_IT_WRITES = ("voxtral_realtime",)  # each token is written beside a piece of sound
 _DECODER_IDS = "decoder_input_ids"
 _IDS = "input_ids"
 _NEW_TOKENS = 1
@@ -38,7 +42,8 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
     cache_name = next((name for name in _CACHES if name in context.parameters), None)
     ids_name = _DECODER_IDS if _DECODER_IDS in prefill.kwargs else _IDS
     if cache_name is None or ids_name not in prefill.kwargs:
-        msg = f"{type(context.model).__name__} has no decode phase, since its forward takes no cache; drop --phase"
+        name = type(context.model).__name__
+        msg = _generating_part(context) or f"{name} has no decode phase, since its forward takes no cache; drop --phase"
         raise ModelInputsError(msg)
     cached = context.options.cache_len or DEFAULT_SEQ_LEN
     filled = _enough_tokens(prefill, context, blueprint, (ids_name, cache_name, cached))
@@ -60,6 +65,8 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
     set_lengths(cache, cached)
     builder = InputBuilder(context.options.seed)
     _add_step(builder, prefill, context, ids_name, cached)
+    if context.config.model_type in _HEARS_WHILE_IT_WRITES:
+        _add_sound(builder, context, getattr(output, _ENCODER_CACHE))
     same = "" if filled == cached else f" (filled with {filled}: its states have the same size after any number)"
     room = f", with room for {_room(context, cached)}" if context.options.cache == "static" else ""
     builder.add_value(cache_name, cache, f"{type(cache).__name__} filled with {cached} tokens{same}{room}")
@@ -67,9 +74,36 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
     if encoded is not None and "encoder_outputs" in context.parameters:
         given = _EncoderOutput(last_hidden_state=encoded.to(_dtype_of(context.model)))
         builder.add_value("encoder_outputs", given, "reused from the prefill")
-    if "use_cache" in context.parameters:
+    if "use_cache" in arguments:
         builder.kwargs["use_cache"] = True
     return replace(prefill, kwargs=builder.kwargs, notes=(*blueprint.notes, *builder.notes), phase=DECODE)
+
+
+def _generating_part(context: InputContext) -> str:
+    """The part that generates where a model only prepares what that part then continues; "" where there is none."""
+    name = type(context.model).__name__
+    for path, part in context.model.named_modules():
+        generates = path and getattr(part, "can_generate", bool)()
+        if generates and any(one in signature(part.forward).parameters for one in _CACHES):
+            return (
+                f"{name} takes no cache in its own forward: its {path} generates, a {type(part).__name__} of type "
+                f"{part.config.model_type}; give the configuration of that part, or drop --phase"
+            )
+    return ""
+
+
+def _sound_shape(context: InputContext, tokens: int) -> tuple[int, int, int]:
+    """Embedded sound that belongs to a number of tokens."""
+    frames = tokens * context.config.downsample_factor
+    return context.batch, frames, context.config.audio_config.hidden_size
+
+
+def _add_sound(builder: InputBuilder, context: InputContext, cache: object) -> None:
+    """The sound of the new token, and what the encoder keeps of the sound before it."""
+    _recast(cache, _dtype_of(context.model))
+    shape = _sound_shape(context, _NEW_TOKENS)
+    builder.floats(_SOUND, shape, "random sound of the new token, embedded as a prompt's sound is")
+    builder.add_value(_ENCODER_CACHE, cache, f"{type(cache).__name__} filled with the sound of the tokens before")
 
 
 def _chosen_cache(context: InputContext, cache_name: str, cached: int) -> object:
@@ -130,6 +164,8 @@ def _prefill_arguments(prefill: Inputs, context: InputContext, ids_name: str, ca
     )
     if ids_name == _IDS:
         arguments: dict[str, object] = {_IDS: ids}
+        if context.config.model_type in _HEARS_WHILE_IT_WRITES:
+            arguments[_SOUND] = InputBuilder(context.options.seed).floats(_SOUND, _sound_shape(context, cached))
     else:
         arguments = {**prefill.kwargs, ids_name: ids}
         arguments.pop("attention_mask", None)
@@ -162,9 +198,8 @@ def _run_prefill(arguments: Mapping[str, object], context: InputContext, bluepri
 def _failed(context: InputContext, error: Exception) -> ModelInputsError:
     reason = " ".join(str(error).split()).partition(". ")[0]
     name = type(context.model).__name__
-    return ModelInputsError(
-        f"the cache for the decode phase cannot be generated, since {name} failed on the prefill: {reason}"
-    )
+    why = f"the cache for the decode phase cannot be generated, since {name} failed on the prefill ({reason})"
+    return ModelInputsError(_generating_part(context) or f"{why}; drop --phase")
 
 
 def _is_small(model: nn.Module) -> bool:
@@ -183,12 +218,13 @@ def _run_really(arguments: Mapping[str, object], context: InputContext, blueprin
             output = runner(**arguments)
     except Exception as error:  # as above: it is the model's own code
         raise _failed(context, error) from error
-    left: dict[str, object] = {name: getattr(output, name, None) for name in (*_CACHES, "encoder_last_hidden_state")}
+    kept = (*_CACHES, _ENCODER_CACHE, "encoder_last_hidden_state")
+    left: dict[str, object] = {name: getattr(output, name, None) for name in kept}
     for holder in (left, *(value for name, value in arguments.items() if name in _CACHES)):
         _without_values(holder, set())
     for module in runner.modules():
-        kept = vars(module)
-        kept.update({name: _without_values(one, set()) for name, one in kept.items() if isinstance(one, torch.Tensor)})
+        own = vars(module)
+        own.update({name: _without_values(one, set()) for name, one in own.items() if isinstance(one, torch.Tensor)})
     _copy_states(runner, context.model)
     return SimpleNamespace(**left)
 

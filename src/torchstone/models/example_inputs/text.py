@@ -25,7 +25,10 @@ def add_input_ids(context: InputContext) -> None:
         full = (*shape, codebooks)
     elif context.config.model_type in _DECODERS_OF_CODEBOOKS:
         full = (shape[0] * codebooks, shape[1])
-    context.builder.tokens("input_ids", full, below=vocabulary(context), avoid=context.special_tokens())
+    words = vocabulary(context)
+    if context.config.model_type == "dia":  # it reads bytes and speaks in codes
+        words = positive_int(nested_config(context.config, "encoder_config"), "vocab_size") or words
+    context.builder.tokens("input_ids", full, below=words, avoid=context.special_tokens())
     add_attention_mask(context, shape)
 
 
