@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.attacks.corpora import scratch
 from tests.report.traces import transformer
+from torchstone.errors import TorchstoneError
 from torchstone.record import codec
 from torchstone.record.base import Document
 from torchstone.record.memory import MemoryTimeline
@@ -80,8 +81,7 @@ def use_timeline(timeline: MemoryTimeline) -> None:
 def read_log(content: bytes) -> object:
     from torchstone.memory.read_log import parse_log
 
-    timeline = parse_log(content.splitlines(keepends=True))
-    return codec.encode(timeline)
+    return written_and_read(parse_log(content.splitlines(keepends=True)))
 
 
 def read_memory_file(path: Path) -> object:
@@ -89,7 +89,18 @@ def read_memory_file(path: Path) -> object:
 
     timeline = parse_log(path)
     use_timeline(timeline)
-    return codec.encode(timeline)
+    return written_and_read(timeline)
+
+
+def written_and_read(record: Document) -> bytes:
+    """A record as a file, which must be one that can be read again: commands write it for other commands."""
+    text = codec.encode(record)
+    try:
+        codec.decode(text, type(record), origin="x.json")
+    except TorchstoneError as error:
+        msg = f"it was read, but what is written of it cannot be: {error}"
+        raise AssertionError(msg) from error
+    return text
 
 
 # --- Configurations ---
@@ -283,7 +294,7 @@ def tt_metal(path: Path) -> object:
     """Vectors or results of tt-metal's sweeps."""
     from torchstone.sweep.tt_metal_files import has_vectors, read_results_export, read_vectors_export
 
-    return repr(read_vectors_export(path)) if has_vectors(path) else codec.encode(read_results_export(path))
+    return repr(read_vectors_export(path)) if has_vectors(path) else written_and_read(read_results_export(path))
 
 
 def name_map(path: Path) -> object:

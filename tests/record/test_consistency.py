@@ -1,16 +1,19 @@
 """Records that contradict themselves are refused when they are decoded, so that no stage meets them."""
 
 import copy
+import json
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
+from tests.attacks import corpora
 from tests.record.test_repeats import layers
 from tests.report.traces import transformer
 from torchstone.cost.price_trace import price
 from torchstone.errors import UnreadableFileError
+from torchstone.record.base import Document
 from torchstone.record.codec import decode, encode
 from torchstone.record.memory import IntColumn, MemoryTimeline, MemoryType
 from torchstone.record.trace import Trace
@@ -123,3 +126,31 @@ def test_unique_modules_have_parents_that_are_there() -> None:
         changed(whole, lambda d: d["modules"][1].__setitem__("parent", "nobody")), UniqueModules
     )
     refused(changed(whole, lambda d: d["modules"][0]["input_dtypes"].append("float32")), UniqueModules)
+
+
+@pytest.mark.parametrize(
+    ("record", "place"),
+    [
+        (corpora.priced, ("totals", "flops")),
+        (corpora.priced, ("traffic", "fused", "read_bytes", "weights")),
+        (corpora.priced, ("timeline_bytes", 0)),
+        (corpora.check_result, ("totals", "op_calls")),
+        (corpora.golden, ("tensors", 0, "shape", 0)),
+        (corpora.golden, ("weights", "size_bytes")),
+        (corpora.plan, ("vectors", 0, "calls")),
+        (corpora.op_log, ("sources", 0, "configurations", 0, "occurrences", 0, "count")),
+        (lambda: unique_modules(layers()), ("modules", 0, "parameters")),
+        (lambda: corpora.timeline(corpora.small_logs()[0]), ("evidence", "op_lines")),
+    ],
+)
+def test_a_count_below_zero_is_refused(record: Callable[[], Document], place: tuple[str | int, ...]) -> None:
+    made = record()
+    document: Any = json.loads(encode(made))
+    holder = document
+    for key in place[:-1]:
+        holder = holder[key]
+    assert holder[place[-1]] >= 0
+    holder[place[-1]] = -1
+
+    with pytest.raises(UnreadableFileError, match=r"Expected `int` >= 0"):
+        decode(json.dumps(document).encode(), type(made), origin="x.json")

@@ -1,5 +1,6 @@
 import gzip
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,14 @@ def test_numbers_that_no_float_holds_are_refused() -> None:
 def test_what_is_not_json_is_named_in_one_short_line(text: bytes) -> None:
     with pytest.raises(UnreadableFileError, match=r"^x\.json is not valid JSON \(.{1,201}\); make it again$"):
         parse_json(text, origin="x.json")
+
+
+def test_a_small_packed_file_allocates_no_more_than_it_has(tmp_path: Path) -> None:
+    (tmp_path / "small.gz").write_bytes(gzip.compress(b"x" * 5_000_000))
+    tracemalloc.start()
+    content = read_unpacked(tmp_path / "small.gz", most_bytes=1 << 34)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert len(content) == 5_000_000
+    assert peak_bytes < 20_000_000

@@ -9,6 +9,7 @@ from operator import itemgetter
 from torchstone.configs.exchange import Exported, Imported, Unread
 from torchstone.errors import InputError
 from torchstone.record.config import Configuration, Occurrence, SeenConfiguration, TraceFormat, TraceRun
+from torchstone.record.files import encodable
 from torchstone.record.tensor import TensorSpec, contiguous_strides
 from torchstone.record.value import Argument, Atom, Entries, Items, Value, entry
 
@@ -51,7 +52,7 @@ def parse_call(text: str) -> tuple[Argument, ...]:
         if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
             msg = "a keyword argument without a name"
             raise ArgumentTextError(msg)
-        given.append(Argument(name=key.value, value=_value(node)))
+        given.append(Argument(name=encodable(key.value), value=_value(node)))
     return tuple(given)
 
 
@@ -83,9 +84,9 @@ def _value(node: ast.expr) -> Value:
 
 def _plain(value: bool | float | str | None) -> Value:  # noqa: FBT001 - a value like the others
     if isinstance(value, str) and value.startswith(_DEVICE) and value.endswith(")"):
-        return Atom(kind="device", text=value.removeprefix(_DEVICE).removesuffix(")").strip("'\""))
+        return Atom(kind="device", text=encodable(value).removeprefix(_DEVICE).removesuffix(")").strip("'\""))
     if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
+        return str(encodable(value))
     if isinstance(value, float) and not isfinite(value):  # 1e999
         return Atom(kind="float", text=str(value))
     return value

@@ -200,7 +200,7 @@ def _in_block_float(study: Study, title: str, concerns: Callable[[LiveBuffer], b
         buffer = study.timeline.types[one.type].buffer
         if buffer is None or not buffer.tiled or buffer.dtype not in _WIDE_TYPES or not concerns(one):
             return None
-        tile_bytes = buffer.page_bytes
+        tile_bytes = buffer.page_bytes or 1  # 0 in a damaged file
         return one.bank_bytes // tile_bytes * _BLOCK_FLOAT_TILE_BYTES
 
     return _Change(title, resize)

@@ -64,7 +64,7 @@ class PassStarts:
         self._runs = [row for row, run in enumerate(self._timeline.programs) if run.parent == NONE]
         self._memories = tuple(study.readings)
         self._tick = (1 << 20) / self._timeline.ticks_per_mib
-        self._arguments: dict[int, dict[str, LiveBuffer]] = {}
+        self._arguments: dict[int, dict[str, LiveBuffer]] = {NONE: {}}  # a const-eval after the last pass has none
         self._items: dict[Item, LiveBuffer] = {}  # the weights
         self._argument_items: dict[int, dict[Item, str]] = {}
         self._settled = [found.from_op for found in study.owners.cached_results]
@@ -326,7 +326,7 @@ class PassStarts:
             for call in self._own_calls(number):
                 op = self._timeline.calls[call]
                 for value, row in zip(op.operands, op.operand_types, strict=False):
-                    if value.startswith("%arg"):
+                    if value.startswith("%arg") and row != NONE:
                         buffer = self._timeline.types[row].buffer
                         if buffer is None or types.setdefault(value, row) == row:
                             continue

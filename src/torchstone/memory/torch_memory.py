@@ -217,7 +217,7 @@ def _follow_device(recording: _Recording, device: int, entries: Sequence[Json], 
         recording.before.append((memory, address, size, owner))
         reserved.put(address, size)
     for entry in entries:
-        action, address, size = str(str(entry.get("action"))), _int(entry.get("addr")), _int(entry.get("size"))
+        action, address, size = str(str(entry.get("action"))), _int(entry.get("addr")), _size(entry.get("size"))
         if action in {"segment_alloc", "segment_map"}:
             reserved.add(address, size)
             continue
@@ -250,10 +250,10 @@ def _before(
     entries: Sequence[Json], segments: Sequence[Json], ends: str
 ) -> tuple[_Segments, list[tuple[int, int, str]]]:
     """Reserved memory and buffers before the first entry: those after the last, with the entries undone."""
-    sizes = {_int(one.get("address")): _int(one.get("total_size")) for one in segments}
+    sizes = {_int(one.get("address")): _size(one.get("total_size")) for one in segments}
     live = {address: (size, owner) for one in segments for address, size, owner in _active_blocks(one)}
     for entry in reversed(entries):
-        action, address, size = str(entry.get("action")), _int(entry.get("addr")), _int(entry.get("size"))
+        action, address, size = str(entry.get("action")), _int(entry.get("addr")), _size(entry.get("size"))
         if action in {"segment_alloc", "segment_map"}:
             sizes.pop(address, None)
         elif action in {"segment_free", "segment_unmap"}:
@@ -272,14 +272,14 @@ def _active_blocks(segment: Json) -> Iterator[tuple[int, int, str]]:
     at = _int(segment.get("address"))
     for block in _list(segment.get("blocks")):
         if isinstance(block, dict):
-            at, size = _int(block.get("address"), at), _int(block.get("size"))
+            at, size = _int(block.get("address"), at), _size(block.get("size"))
             if block.get("state") in _ACTIVE:
                 yield at, size, " ".join(_frame(_list(block.get("frames")))).strip() or _BEFORE
             at += size
 
 
 def _failure(entry: Json, memory: str, size: int, reserved: _Segments) -> Failure:
-    free = _int(entry.get("device_free"))
+    free = _size(entry.get("device_free"))
     return Failure(
         kind=FailureKind.OUT_OF_MEMORY,
         op=NONE,
@@ -515,6 +515,10 @@ def _float(value: object) -> float:
 
 def _int(value: object, default: int = 0) -> int:
     return int(value) if isinstance(value, int | float) and math.isfinite(value) else default
+
+
+def _size(value: object) -> int:
+    return max(0, _int(value))
 
 
 def _list(value: object) -> list[object]:

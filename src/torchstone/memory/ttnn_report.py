@@ -563,12 +563,10 @@ def _mapping(value: object) -> Json:
 
 def _number(value: object, default: int = 0) -> int:
     """A number that some versions write as text."""
-    if isinstance(value, str) and len(value) <= _MAX_DIGITS and value.strip().removeprefix("-").isdecimal():
+    if isinstance(value, str) and len(value) <= _MAX_DIGITS and value.strip().isdecimal():
         value = int(value)
     # a size that no device has is damage: it would not fit into the columns of a timeline either
-    if isinstance(value, int) or (isinstance(value, float) and abs(value) < _MAX_SIZE):
-        return int(value) if abs(value) < _MAX_SIZE else default
-    return default
+    return int(value) if isinstance(value, int | float) and 0 <= value < _MAX_SIZE else default
 
 
 def _numbers(values: object) -> list[int]:

@@ -8,6 +8,8 @@ PREFIX = "torchstone"  # of every schema name
 
 Size = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]  # of a dimension, or a count that arithmetic relies on
 
+Count = Annotated[int, msgspec.Meta(ge=0)]  # of calls, bytes or FLOPs, which have no limit
+
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A fact that does not change once it is known."""

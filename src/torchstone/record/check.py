@@ -4,7 +4,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import ClassVar
 
-from torchstone.record.base import Document, Record, Schema
+from torchstone.record.base import Count, Document, Record, Schema
 from torchstone.record.consistency import distinct, inside, known, same_length
 from torchstone.record.unique import UniqueModule, check_unique
 
@@ -68,7 +68,7 @@ class Numbers(Record, frozen=True, kw_only=True, omit_defaults=False):
     max_ulp: float | None = None
     allclose: bool | None = None
     equal: bool | None = None
-    misplaced: int | None = None  # elements that are NaN or infinite in one and not the same in the other
+    misplaced: Count | None = None  # elements that are NaN or infinite in one and not the same in the other
     nan: tuple[int, int] | None = None  # in eager's output, in the backend's
     inf: tuple[int, int] | None = None
     worst_at: tuple[int, ...] | None = None  # the first misplaced element, or the one with the largest error
@@ -120,7 +120,7 @@ class CheckedCall(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     id: str
     call: int  # row of the trace's module calls that stands for it
-    calls: int
+    calls: Count
     inputs: tuple[str, ...]  # float32[1, 8]
     result: UnitResult | None = None  # None: it was not run
 
@@ -156,7 +156,7 @@ class CheckedModule(UniqueModule, frozen=True, kw_only=True, omit_defaults=False
     occurrence_results: tuple[Occurrence, ...] = ()  # in the order of `occurrences`; none for what never ran
     findings: tuple[str, ...] = ()  # ids
     notes: tuple[str, ...] = ()
-    flops: int | None = None  # of all its occurrences
+    flops: Count | None = None  # of all its occurrences
     elapsed_s: float = 0.0
 
 
@@ -181,8 +181,8 @@ class CheckedOp(Record, frozen=True, kw_only=True, omit_defaults=False):
     arguments: str
     output: str
     module: str  # id of the unique module it was first tried for
-    calls: int  # in the whole model
-    flops: int | None = None
+    calls: Count  # in the whole model
+    flops: Count | None = None
     result: UnitResult
 
 
@@ -223,12 +223,12 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     note: str = ""  # why nothing narrower was found, or why it is not proven
     numbers: Numbers | None = None
     evidence: Proof | None = None
-    calls: int  # of the op, or of the group, in the model
-    op_calls: int = 0  # kernel calls that these come down to
-    flops: int | None = None
+    calls: Count  # of the op, or of the group, in the model
+    op_calls: Count = 0  # kernel calls that these come down to
+    flops: Count | None = None
     repro: str = ""  # file, relative to the folder of results
     confirmed: bool = False  # the repro was run and failed the same way
-    nodes: int = 0  # calls in the repro; 0: there is none, or it runs the module
+    nodes: Count = 0  # calls in the repro; 0: there is none, or it runs the module
     shapes: str = ""  # of the repro, after shrinking
     needs: str = ""  # what the repro needs beside torch
     ladder: tuple[Rung, ...] = ()  # the failure in the forms that the backend takes, the repro first
@@ -256,11 +256,11 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
 class Totals(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The passing part of the model: op calls and their FLOPs, where those are known."""
 
-    op_calls: int
-    working_calls: int
-    unknown_calls: int  # in modules that fail although no single op fails
-    flops: int | None = None
-    working_flops: int | None = None
+    op_calls: Count
+    working_calls: Count
+    unknown_calls: Count  # in modules that fail although no single op fails
+    flops: Count | None = None
+    working_flops: Count | None = None
 
 
 class DriftKind(StrEnum):
@@ -296,7 +296,7 @@ class PreciseSet(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     ops: tuple[str, ...]  # functions as the model's code calls them: linear, softmax
     layers: tuple[str, ...] = ()  # only in these; empty: everywhere
-    calls: int
+    calls: Count
     noise_multiple_before: float
     noise_multiple_after: float
 
@@ -341,8 +341,8 @@ class CheckComparison(Document, frozen=True, kw_only=True, omit_defaults=False):
     sides: tuple[str, ...]  # folder, backend, version and options
     folders: tuple[str, ...]
     passed: tuple[bool, ...]
-    working_calls: tuple[int, ...]
-    op_calls: tuple[int, ...]
+    working_calls: tuple[Count, ...]
+    op_calls: tuple[Count, ...]
     findings: tuple[tuple[str, ...], ...]  # for each side, what is to fix
     modules: tuple[ComparedModule, ...]
     notes: tuple[str, ...] = ()
@@ -385,7 +385,7 @@ class CheckResult(Document, frozen=True, kw_only=True, omit_defaults=False):
     graph: str = ""  # what was localized on: the graph of dynamo or of export, the backend's own, or recorded ops
     drift: Drift | None = None  # None: not asked for, and no sign of it
     notes: tuple[str, ...] = ()
-    tasks: int = 0  # runs on the backend, those of an earlier run included
+    tasks: Count = 0  # runs on the backend, those of an earlier run included
     reused_tasks: int = 0  # of these, results that were reused
     reused_from: tuple[str, ...] = ()  # the times of the oldest and the newest of them
     elapsed_s: float = 0.0

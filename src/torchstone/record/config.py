@@ -8,7 +8,7 @@ from typing import ClassVar, TypeVar
 
 import msgspec
 
-from torchstone.record.base import Document, Record, Schema
+from torchstone.record.base import Count, Document, Record, Schema, Size
 from torchstone.record.consistency import in_range, rows_in_range
 from torchstone.record.key import config_key
 from torchstone.record.op import Phase
@@ -51,7 +51,7 @@ class Occurrence(Record, frozen=True, kw_only=True):
     module_path: str = ""
     call_site: str = ""  # "net.py:17", "line 12"
     details: Entries | None = None  # what else the file said about this place
-    count: int | None = None  # calls; None: not counted
+    count: Count | None = None  # calls; None: not counted
 
     @property
     def place(self) -> Occurrence:
@@ -141,22 +141,22 @@ class OpSummary(Record, frozen=True, kw_only=True):
     """One op of the database."""
 
     op: str
-    configurations: int
-    calls: int
-    uncounted: int  # places without a count of calls
+    configurations: Count
+    calls: Count
+    uncounted: Count  # places without a count of calls
     models: tuple[str, ...]
 
 
 class StoreInfo(Record, frozen=True, kw_only=True):
     """What a database holds."""
 
-    configurations: int
-    operations: int
+    configurations: Count
+    operations: Count
     sources: int
-    calls: int
-    uncounted: int  # places without a count of calls
+    calls: Count
+    uncounted: Count  # places without a count of calls
     runs: int
-    chains: int = 0  # of calls that feed each other: counted apart from the configurations and calls of single ops
+    chains: Count = 0  # of calls that feed each other: counted apart from the configurations and calls of single ops
 
 
 def merged(one: SeenConfiguration, other: SeenConfiguration) -> SeenConfiguration:
@@ -254,7 +254,7 @@ class ConfigTensor(Record, frozen=True, kw_only=True):
 
     argument: str
     dtype: str  # "float32", "BFLOAT8_B": as the op's own tool names it
-    shape: tuple[int, ...] | None  # None: the file does not say
+    shape: tuple[Size, ...] | None  # None: the file does not say
 
 
 def tensors_of(configuration: Configuration) -> tuple[ConfigTensor, ...]:
@@ -322,8 +322,8 @@ class TracedPeak(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The highest use of one memory of a device while a source ran."""
 
     memory: str  # DRAM, L1, L1_WITH_CIRCULAR_BUFFERS, ...
-    bank_bytes: int
-    capacity_bytes: int | None = None  # of one bank
+    bank_bytes: Count
+    capacity_bytes: Count | None = None  # of one bank
     operation: str = ""
     call_site: str = ""
 
@@ -334,7 +334,7 @@ class TracedSource(Record, frozen=True, kw_only=True, omit_defaults=False):
     name: str  # a pytest node, a script with its arguments, a model
     ending: SourceEnding
     detail: str = ""  # what it raised, in one line
-    calls: int = 0
+    calls: Count = 0
     configurations: tuple[SeenConfiguration, ...] = ()
     chains: tuple[SeenConfiguration, ...] = ()  # of calls that feed each other; empty where they were not recorded
     peaks: tuple[TracedPeak, ...] = ()  # of the device; empty where its memory was not captured
@@ -373,12 +373,12 @@ class OpCoverage(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One op of a model. What neither passed nor failed was not tested."""
 
     op: str
-    configurations: int
+    configurations: Count
     passed: int
     failed: int
-    calls: int  # that were counted
-    passed_calls: int
-    failed_calls: int
+    calls: Count  # that were counted
+    passed_calls: Count
+    failed_calls: Count
     models: int = 0  # that call it
     untested_models: int = 0  # that call it in a configuration which was not tested
 
@@ -389,7 +389,7 @@ class ModelCoverage(Record, frozen=True, kw_only=True, omit_defaults=False):
     models: tuple[str, ...]
     backend: str
     ops: tuple[OpCoverage, ...]  # the one with most calls that do not pass first
-    uncounted: int  # places without a count of calls: not part of the shares of calls
+    uncounted: Count  # places without a count of calls: not part of the shares of calls
 
     @property
     def calls(self) -> int:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import msgspec
 
-from torchstone.record.base import Document, Record, Schema
+from torchstone.record.base import Count, Document, Record, Schema
 from torchstone.record.consistency import in_range, same_length
 from torchstone.units import show_bytes, show_count
 
@@ -22,7 +22,7 @@ class Hardware(Record, frozen=True, kw_only=True):
     title: str
     peak_flops: dict[str, float]  # FLOP/s of matrix multiplication by element type
     vector_flops: float  # FLOP/s of everything else
-    memory_bytes: int
+    memory_bytes: Count
     memory_bytes_per_s: float
     launch_s: float  # minimum time of an op
     source: str  # where the numbers come from
@@ -65,11 +65,11 @@ class DevicePlan(Record, frozen=True, kw_only=True):
     version: str  # of the library that executed it
     outcome: str  # accepted: all of it ran; else how it ended
     detail: str
-    dram_bytes: int  # the peak, over all banks
-    dram_capacity_bytes: int
-    l1_bytes: int  # the peak of one core, with the buffers of ops
-    l1_capacity_bytes: int
-    estimate_bytes: int  # the peak of the trace
+    dram_bytes: Count  # the peak, over all banks
+    dram_capacity_bytes: Count
+    l1_bytes: Count  # the peak of one core, with the buffers of ops
+    l1_capacity_bytes: Count
+    estimate_bytes: Count  # the peak of the trace
     difference: tuple[tuple[str, int], ...] = ()  # reason -> bytes; their sum is the difference of the two peaks
 
 
@@ -84,9 +84,9 @@ class Prediction(Record, frozen=True, kw_only=True):
     modules_s: tuple[float, ...]  # with everything inside, in the order of the trace's modules
     signatures: tuple[OpPrediction | None, ...]  # in the order of the trace's signatures; None: no price
     fits: bool  # if each tensor is freed after its last use
-    peak_bytes: int
+    peak_bytes: Count
     largest_batch: int | None  # estimate, in units of the captured batch size; None: not even one, or not known
-    eager_peak_bytes: int | None = None  # as Python held tensors in the run; None: not observed
+    eager_peak_bytes: Count | None = None  # as Python held tensors in the run; None: not observed
     eager_largest_batch: int | None = None
     notes: tuple[str, ...] = ()
     plan: DevicePlan | None = None  # None: not asked for
@@ -106,21 +106,21 @@ class Collective(Record, frozen=True, kw_only=True):
     kind: str  # all-reduce or all-gather
     after: str  # the op whose result is exchanged
     module: str
-    calls: int
-    bytes_each: int  # sent by each device, by a ring
+    calls: Count
+    bytes_each: Count  # sent by each device, by a ring
 
 
 class TensorParallel(Record, frozen=True, kw_only=True):
     """The trace split over several devices: matmuls in pairs, first by columns, then by rows."""
 
     devices: int
-    flops: int  # on each device
-    weight_bytes: int  # on each device
-    bytes_moved: int  # on each device, unfused
-    kv_cache_bytes: int | None = None  # on the device that has most of it, at the peak; None: an older result
-    peak_bytes: int | None = None  # on that device, each tensor freed after its last use
+    flops: Count  # on each device
+    weight_bytes: Count  # on each device
+    bytes_moved: Count  # on each device, unfused
+    kv_cache_bytes: Count | None = None  # on the device that has most of it, at the peak; None: an older result
+    peak_bytes: Count | None = None  # on that device, each tensor freed after its last use
     fits: bool | None = None  # None without a hardware
-    collective_bytes: int  # sent by each device
+    collective_bytes: Count  # sent by each device
     collectives: tuple[Collective, ...]
     seconds: float | None = None  # predicted with the exchanges; None without a hardware
     notes: tuple[str, ...] = ()
@@ -208,9 +208,9 @@ class CachePart(Record, frozen=True, kw_only=True):
     """The layers that keep the same number of tokens."""
 
     kind: CachePartKind
-    layers: int
-    tokens: int | None  # None: a state, or not known
-    size_bytes: int
+    layers: Count
+    tokens: Count | None  # None: a state, or not known
+    size_bytes: Count
 
 
 class CacheMemory(Record, frozen=True, kw_only=True):
@@ -245,21 +245,21 @@ class Conventions(Record, frozen=True, kw_only=True, omit_defaults=False):
 class Totals(Record, frozen=True, kw_only=True):
     """The sums over the whole trace."""
 
-    flops: int
-    matmul_flops: int  # matmuls, convolutions and the matmuls inside attention
-    bytes_read: int
-    bytes_written: int
-    peak_bytes: int
-    parameter_bytes: int
-    op_calls: int
-    unpriced_calls: int
+    flops: Count
+    matmul_flops: Count  # matmuls, convolutions and the matmuls inside attention
+    bytes_read: Count
+    bytes_written: Count
+    peak_bytes: Count
+    parameter_bytes: Count
+    op_calls: Count
+    unpriced_calls: Count
 
 
 class Traffic(Record, frozen=True, kw_only=True):
     """Bytes read and written, by what they hold."""
 
-    read_bytes: dict[Category, int]
-    written_bytes: dict[Category, int]
+    read_bytes: dict[Category, Count]
+    written_bytes: dict[Category, Count]
 
     def moved_bytes(self, category: Category) -> int:
         """Bytes of one category, read and written."""
@@ -283,11 +283,11 @@ class SignatureCost(Record, frozen=True, kw_only=True):
     """What one call of one op signature costs."""
 
     kind: Kind
-    flops: int = 0
-    matmul_flops: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    calls: int = 0
+    flops: Count = 0
+    matmul_flops: Count = 0
+    bytes_read: Count = 0
+    bytes_written: Count = 0
+    calls: Count = 0
     reason: str = ""  # why there is no price; "" where there is one
 
 
@@ -296,16 +296,16 @@ class ModuleCost(Record, frozen=True, kw_only=True):
 
     path: str
     class_name: str = msgspec.field(name="class")
-    flops: int
-    self_flops: int
-    matmul_flops: int
-    self_matmul_flops: int
-    bytes_read: int
+    flops: Count
+    self_flops: Count
+    matmul_flops: Count
+    self_matmul_flops: Count
+    bytes_read: Count
     self_bytes_read: int
-    bytes_written: int
+    bytes_written: Count
     self_bytes_written: int
-    ops: int  # op calls with everything inside
-    unpriced_calls: int
+    ops: Count  # op calls with everything inside
+    unpriced_calls: Count
 
 
 class OpCost(Record, frozen=True, kw_only=True):
@@ -313,20 +313,20 @@ class OpCost(Record, frozen=True, kw_only=True):
 
     op: str
     kind: Kind
-    calls: int
-    flops: int
-    matmul_flops: int
-    bytes_read: int
-    bytes_written: int
+    calls: Count
+    flops: Count
+    matmul_flops: Count
+    bytes_read: Count
+    bytes_written: Count
 
 
 class GroupCost(Record, frozen=True, kw_only=True):
     """What the modules of one class, or of one depth, cost by their own ops."""
 
     name: str
-    modules: int
-    self_flops: int
-    self_matmul_flops: int
+    modules: Count
+    self_flops: Count
+    self_matmul_flops: Count
     self_bytes_read: int
     self_bytes_written: int
 
@@ -337,24 +337,24 @@ class LiveTensor(Record, frozen=True, kw_only=True):
     name: str  # the parameter or input, or the op that made it
     module: str
     tensor: str  # float32[1, 8]
-    size_bytes: int
+    size_bytes: Count
     category: Category
-    count: int = 1  # how many equal pieces this row stands for
+    count: Count = 1  # how many equal pieces this row stands for
 
 
 class Peak(Record, frozen=True, kw_only=True):
     """The moment of peak memory, and the tensors live then; each tensor is freed after its last use."""
 
-    total_bytes: int
-    weights_bytes: int
-    kv_cache_bytes: int
-    activations_bytes: int
+    total_bytes: Count
+    weights_bytes: Count
+    kv_cache_bytes: Count
+    activations_bytes: Count
     operation_index: int  # -1: before the first op
     op: str
     module: str
     alive: tuple[LiveTensor, ...]  # largest first
-    not_listed_bytes: int  # what is alive beside the rows of `alive`
-    eager_bytes: int | None = None  # the peak if tensors live as Python held them in the run; None: not observed
+    not_listed_bytes: Count  # what is alive beside the rows of `alive`
+    eager_bytes: Count | None = None  # the peak if tensors live as Python held them in the run; None: not observed
     padding: dict[Category, int] = {}  # of the peak: what whole tiles add, by what they hold; empty without tiles
 
 
@@ -362,19 +362,19 @@ class OptimiserCost(Record, frozen=True, kw_only=True):
     """What one optimiser step adds to a training step, by its textbook form over all trainable parameters."""
 
     name: str
-    parameters: int
-    state_bytes: int  # moments, in float32
-    gradient_bytes: int
-    flops: int
-    bytes_read: int
-    bytes_written: int
+    parameters: Count
+    state_bytes: Count  # moments, in float32
+    gradient_bytes: Count
+    flops: Count
+    bytes_read: Count
+    bytes_written: Count
 
 
 class PeerCount(Record, frozen=True, kw_only=True):
     """The FLOPs that another counter reports for the same model."""
 
     name: str
-    total_flops: int | None  # None: it failed
+    total_flops: Count | None  # None: it failed
     by_op: dict[str, int]  # empty where it reports a total only
     skipped: dict[str, int]  # ops that it reports as not counted, with their calls
     seconds: float
@@ -401,7 +401,7 @@ class PeerComparison(Record, frozen=True, kw_only=True):
 class CostComparison(Record, frozen=True, kw_only=True):
     """Other counters beside our count, a multiply-add as the table's conventions count it."""
 
-    matmul_flops: int
+    matmul_flops: Count
     counters: tuple[PeerComparison, ...]
 
 
@@ -412,7 +412,7 @@ class CostTable(Document, frozen=True, kw_only=True):
     model: str
     conventions: Conventions
     totals: Totals
-    unpriced: dict[str, int]  # op -> calls
+    unpriced: dict[str, Count]  # op -> calls
     traffic: TrafficLevels
     peak: Peak
     modules: tuple[ModuleCost, ...]  # in the order of the trace's modules
@@ -420,7 +420,7 @@ class CostTable(Document, frozen=True, kw_only=True):
     signatures: tuple[SignatureCost, ...]  # in the order of the trace's signatures
     classes: tuple[GroupCost, ...]
     depths: tuple[GroupCost, ...]
-    timeline_bytes: tuple[int, ...]  # live memory while each op ran
+    timeline_bytes: tuple[Count, ...]  # live memory while each op ran
     prediction: Prediction | None = None  # where a hardware was named
     tensor_parallel: TensorParallel | None = None
     optimiser: OptimiserCost | None = None
@@ -468,10 +468,10 @@ class SweepPoint(Record, frozen=True, kw_only=True):
     value: int
     totals: Totals
     traffic: TrafficLevels
-    unpriced: dict[str, int]  # op -> calls
+    unpriced: dict[str, Count]  # op -> calls
     predicted_s: float | None  # None: no hardware was named
     fits: bool | None
-    eager_peak_bytes: int | None = None  # None: not observed
+    eager_peak_bytes: Count | None = None  # None: not observed
     verdict: Fits | None = None
 
 

@@ -32,6 +32,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
 _DIGITS = bytes(48 if chr(code).isdecimal() else 32 for code in range(128)) + b" " * 128  # a digit -> 0, else a space
 _LONG = b"0" * (MAX_DIGITS + 1)
 _UNSIZED_BYTES = 1 << 24
+_PART_BYTES = 1 << 20
 _STORED, _DEFLATED = 0, 8  # methods of zip archives
 _SHOWN_CHARACTERS = 200  # of an error that a decoder reports
 
@@ -82,7 +83,7 @@ def read_unpacked(path: Path, *, most_bytes: int = MAX_FILE_BYTES) -> bytes:
         return content
     try:
         with gzip.open(io.BytesIO(content)) as stream:
-            unpacked = stream.read(most_bytes + 1)
+            unpacked = read_most(stream, most_bytes + 1)
     except (OSError, EOFError, zlib.error) as error:
         msg = f"cannot read {path}: {_reason(error)}"
         raise UnreadableFileError(msg) from error
@@ -90,6 +91,15 @@ def read_unpacked(path: Path, *, most_bytes: int = MAX_FILE_BYTES) -> bytes:
         msg = f"{path} unpacks to more than {show_bytes(most_bytes)}, which is the limit for one file; split it"
         raise UnreadableFileError(msg)
     return unpacked
+
+
+def read_most(stream: io.BufferedIOBase, most_bytes: int) -> bytes:
+    """What a stream has, up to a limit; `read` with the limit itself would allocate all of it at once."""
+    parts = []
+    while most_bytes > 0 and (part := stream.read(min(most_bytes, _PART_BYTES))):
+        parts.append(part)
+        most_bytes -= len(part)
+    return b"".join(parts)
 
 
 def problem_of(text: bytes) -> str:

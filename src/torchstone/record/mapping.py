@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import ClassVar
 
-from torchstone.record.base import Document, Record, Schema
+from torchstone.record.base import Count, Document, Record, Schema
 from torchstone.record.consistency import same_length
 
 ACCEPTED, UNMAPPED = "accepted", "unmapped"
@@ -24,11 +24,11 @@ class MappedOp(Record, frozen=True, kw_only=True, omit_defaults=False):
     cause: str = ""  # the same for refusals that differ in numbers only
     place: str = ""  # the check in the library's source
     variant: str = ""  # another layout that is accepted, where this one is not: of several, that with least L1
-    variant_l1_bytes: int | None = None  # the highest bytes of one core there, with buffers of ops; None: unknown
+    variant_l1_bytes: Count | None = None  # the highest bytes of one core there, with buffers of ops; None: unknown
     library_calls: tuple[str, ...] = ()  # ttnn.linear, ...
-    programs: int | None = None  # device programs that its first call built; 0 for a view that is free
-    calls: int = 0  # in the model
-    flops: int = 0  # of all its calls
+    programs: Count | None = None  # device programs that its first call built; 0 for a view that is free
+    calls: Count = 0  # in the model
+    flops: Count = 0  # of all its calls
 
 
 class MappedModule(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -43,18 +43,18 @@ class ModulePlan(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The highest bytes per bank while one module ran; None where an op inside it could not say."""
 
     path: str
-    l1_bytes: int | None  # with circular and dataflow buffers
-    dram_bytes: int | None
+    l1_bytes: Count | None  # with circular and dataflow buffers
+    dram_bytes: Count | None
 
 
 class PlacedWeights(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The bytes of all weights and inputs, by arithmetic, from torch to the banks of the device."""
 
-    host_bytes: int = 0  # weights of convolutions, which stay on the host; not in the other sizes
-    model_bytes: int  # in the element types of the model
-    device_bytes: int  # in those of the device: bfloat16 and int32
-    tiled_bytes: int  # the last two dimensions up to whole tiles
-    placed_bytes: int  # spread over the banks, each of which gets as many tiles as the fullest
+    host_bytes: Count = 0  # weights of convolutions, which stay on the host; not in the other sizes
+    model_bytes: Count  # in the element types of the model
+    device_bytes: Count  # in those of the device: bfloat16 and int32
+    tiled_bytes: Count  # the last two dimensions up to whole tiles
+    placed_bytes: Count  # spread over the banks, each of which gets as many tiles as the fullest
 
 
 class MemoryPlan(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -69,13 +69,13 @@ class MemoryPlan(Record, frozen=True, kw_only=True, omit_defaults=False):
     failed_op: str = ""
     failed_step: int | None = None
     failed_module: str = ""
-    l1_bank_bytes: tuple[int, ...] = ()  # tensors: before the first op, then after each
-    dram_bank_bytes: tuple[int, ...] = ()
-    l1_op_bytes: tuple[int | None, ...] = ()  # the highest while each op ran; None: it could not be asked
-    dram_op_bytes: tuple[int | None, ...] = ()
-    l1_buffer_bytes: tuple[int, ...] = ()  # of which circular and dataflow buffers
-    l1_capacity_bytes: int = 0  # of one bank; 0: unknown
-    dram_capacity_bytes: int = 0
+    l1_bank_bytes: tuple[Count, ...] = ()  # tensors: before the first op, then after each
+    dram_bank_bytes: tuple[Count, ...] = ()
+    l1_op_bytes: tuple[Count | None, ...] = ()  # the highest while each op ran; None: it could not be asked
+    dram_op_bytes: tuple[Count | None, ...] = ()
+    l1_buffer_bytes: tuple[Count, ...] = ()  # of which circular and dataflow buffers
+    l1_capacity_bytes: Count = 0  # of one bank; 0: unknown
+    dram_capacity_bytes: Count = 0
     dram_banks: int = 0
     weights: PlacedWeights | None = None
     peak_l1_op: str = ""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from enum import IntFlag, StrEnum
 from typing import ClassVar, Literal
 
-from torchstone.record.base import Document, Record, Schema
+from torchstone.record.base import Count, Document, Record, Schema
 from torchstone.record.consistency import distinct, in_range
 
 # Device memory over time, as a runtime's log tells it: op runs, snapshots, programs, graphs, and what was not read. A
@@ -20,7 +20,7 @@ NONE = -1  # in a column: there is no such row, or the log does not say
 class IntColumn(Record, frozen=True, kw_only=True):
     """Whole numbers, packed: a million of them take four or eight megabytes, little-endian."""
 
-    width_bytes: int = 4
+    width_bytes: Count = 4
     data: bytes = b""
 
     @staticmethod
@@ -102,9 +102,9 @@ class Buffer(Record, frozen=True, kw_only=True):
     dtype: str  # of the stored elements, which may differ from the tensor's
     tiled: bool
     sharding: str  # interleaved, height_sharded, ...; "" where the log does not say
-    padded_bytes: int  # on one device
-    page_bytes: int  # a tile, or a row without its alignment
-    pages: int  # of the whole tensor, or of one shard where it is sharded
+    padded_bytes: Count  # on one device
+    page_bytes: Count  # a tile, or a row without its alignment
+    pages: Count  # of the whole tensor, or of one shard where it is sharded
 
     @property
     def is_sharded(self) -> bool:
@@ -123,9 +123,9 @@ class TensorType(Record, frozen=True, kw_only=True):
     """A tensor type as the log spells it, read as far as it is understood."""
 
     text: str  # short: 1x1000x512x2xf32, or a type that is no tensor
-    shape: tuple[int, ...] | None = None  # None: not a ranked tensor with known sizes
+    shape: tuple[Count, ...] | None = None  # None: not a ranked tensor with known sizes
     dtype: str = ""
-    logical_bytes: int | None = None  # the elements alone, in the stored element type
+    logical_bytes: Count | None = None  # the elements alone, in the stored element type
     buffer: Buffer | None = None  # None: the type names no layout
 
 
@@ -251,8 +251,8 @@ class GraphArgument(Record, frozen=True, kw_only=True):
     name: str  # layer name; "" where the compiler gave none
     kind: ArgumentKind
     type: int  # row of MemoryTimeline.types
-    local_shape: tuple[int, ...] | None = None  # on one chip, where the module says so
-    size_bytes: int | None = None  # logical, on one chip
+    local_shape: tuple[Count, ...] | None = None  # on one chip, where the module says so
+    size_bytes: Count | None = None  # logical, on one chip
     is_kv_cache: bool = False
 
 
@@ -283,11 +283,11 @@ class Failure(Record, frozen=True, kw_only=True):
     message: str
     memory: str = ""
     banks: int | None = None
-    buffer_bytes: int | None = None  # over all banks
-    needed_bytes: int | None = None
-    bank_bytes: int | None = None
-    free_bytes: int | None = None
-    largest_block_bytes: int | None = None
+    buffer_bytes: Count | None = None  # over all banks
+    needed_bytes: Count | None = None
+    bank_bytes: Count | None = None
+    free_bytes: Count | None = None
+    largest_block_bytes: Count | None = None
     static_buffers_end: int | None = None  # address in L1 up to which an op's circular or dataflow buffers reach
     tensor_start: int | None = None  # address in L1 of the lowest tensor that they meet
     cores: str = ""  # where, as the runtime prints it
@@ -314,7 +314,7 @@ class CoreBuffer(Record, frozen=True, kw_only=True):
     """A circular or dataflow buffer of a program, on some cores while it runs."""
 
     op: int
-    bank_bytes: int
+    bank_bytes: Count
     cores: tuple[CoreRange, ...]
     kind: str  # circular, dataflow
 
@@ -324,7 +324,7 @@ class Allocation(Record, frozen=True, kw_only=True):
 
     memory: str
     address: int
-    bank_bytes: int
+    bank_bytes: Count
     type: int  # row of MemoryTimeline.types
     owner: str  # the tensor, or the op whose own buffer it is
     value: str = ""  # the tensor's name in the calls; "" for a buffer that is no tensor
@@ -338,16 +338,16 @@ class Allocation(Record, frozen=True, kw_only=True):
 class Evidence(Record, frozen=True, kw_only=True):
     """What kinds of lines the log holds: from it follows what was not switched on."""
 
-    lines: int = 0
-    size_bytes: int = 0
-    runtime_lines: int = 0  # of the runtime at any level
-    op_lines: int = 0
-    op_blocks: int = 0
-    submit_blocks: int = 0
-    program_lines: int = 0
-    framework_lines: int = 0  # of the layers around the runtime
-    module_dumps: int = 0
-    shortened_lines: int = 0  # too long to be kept whole; none of them is an op line
+    lines: Count = 0
+    size_bytes: Count = 0
+    runtime_lines: Count = 0  # of the runtime at any level
+    op_lines: Count = 0
+    op_blocks: Count = 0
+    submit_blocks: Count = 0
+    program_lines: Count = 0
+    framework_lines: Count = 0  # of the layers around the runtime
+    module_dumps: Count = 0
+    shortened_lines: Count = 0  # too long to be kept whole; none of them is an op line
     ends_mid_line: bool = False
     ranks: tuple[str, ...] = ()  # processes of a multi-host run found in the log
     rank: str = ""  # the one this timeline is about
@@ -360,7 +360,7 @@ class MemoryTimeline(Document, frozen=True, kw_only=True):
     dialect: str
     source: str = ""
     ticks_per_mib: int = 1000
-    row_alignment_bytes: int = 32
+    row_alignment_bytes: Count = 32
     memories: tuple[MemoryType, ...] = ()
     ops: OpTable = OpTable()
     calls: tuple[OpCall, ...] = ()
@@ -373,7 +373,7 @@ class MemoryTimeline(Document, frozen=True, kw_only=True):
     cache_loads: CacheLoads = CacheLoads()
     failures: tuple[Failure, ...] = ()
     unread: tuple[UnreadLine, ...] = ()  # the first ones; unread_count is exact
-    unread_count: int = 0
+    unread_count: Count = 0
     evidence: Evidence = Evidence()
     core_buffers: tuple[CoreBuffer, ...] = ()  # where the source states them
     core_grid: tuple[int, int] | None = None  # columns and rows of compute cores; None: unknown

@@ -6,7 +6,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import ClassVar, assert_never
 
-from torchstone.record.base import Document, Record, Schema
+from torchstone.record.base import Count, Document, Record, Schema, Size
 from torchstone.record.consistency import distinct, known
 
 # --- Golden data: tensors of the reference run, how to reproduce it, its determinism ---
@@ -65,7 +65,7 @@ class GoldenTensor(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     name: str  # its key in golden_data.safetensors
     role: Role
-    shape: tuple[int, ...]
+    shape: tuple[Size, ...]
     dtype: str
     module: str | None = None  # the path of the module that took or gave it; None for the model itself
     reason: str = ""  # why its values are not in the file; "" when they are
@@ -150,8 +150,8 @@ class Weights(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The state that the run used, identified by its fingerprint."""
 
     sha256: str  # over names, shapes, element types and bytes of all parameters and buffers, in the order of names
-    tensors: int
-    size_bytes: int
+    tensors: Count
+    size_bytes: Count
     hashes: dict[str, str] = {}  # SHA-256 of the bytes of each tensor; {} in documents of older versions
     file: str = ""  # "" when the seed makes them again
     source: WeightsSource | None = None  # None in documents that were written before it was recorded
@@ -167,7 +167,7 @@ class GoldenData(Document, frozen=True, kw_only=True, omit_defaults=False):
     seed: int
     dtypes: tuple[str, ...]  # of the parameters
     versions: dict[str, str]
-    threads: int  # the order of additions, and so the last bits, depend on it
+    threads: Count  # the order of additions, and so the last bits, depend on it
     created: str  # UTC, ISO 8601
     inputs: Part
     outputs: Part
@@ -242,10 +242,10 @@ class Errors(Record, frozen=True, kw_only=True, omit_defaults=False):
     relative_l2: float | None
     allclose: bool
     equal: bool  # bit for bit, NaNs at the same places
-    compared: int  # elements that are finite in both
+    compared: Count  # elements that are finite in both
     nan: tuple[int, int] = (0, 0)  # in the golden tensor, in the candidate
     inf: tuple[int, int] = (0, 0)
-    misplaced: int = 0  # elements that are NaN or infinite in one and not the same in the other
+    misplaced: Count = 0  # elements that are NaN or infinite in one and not the same in the other
     worst_at: tuple[int, ...] | None = None  # the first misplaced element, or the one with the largest error
     max_ulp: float | None = None  # representable numbers between two elements; None for two dtypes, or no floats
     ulp_histogram: dict[str, int] | None = None  # ULP "0", "1", "2-3", "4-7", ... -> elements
@@ -269,9 +269,9 @@ class TensorVerdict(Record, frozen=True, kw_only=True, omit_defaults=False):
     module: str | None
     status: Status
     detail: str = ""
-    shape: tuple[int, ...]
+    shape: tuple[Size, ...]
     dtype: str
-    candidate_shape: tuple[int, ...] | None = None
+    candidate_shape: tuple[Size, ...] | None = None
     candidate_dtype: str | None = None
     errors: Errors | None = None
     tolerance: Tolerance | None = None
@@ -396,5 +396,5 @@ class FunctionUse(Record, frozen=True, kw_only=True, omit_defaults=False):
     function: str  # torch.nn.functional.linear, torch.Tensor.view
     arguments: str
     output: str
-    calls: int
+    calls: Count
     modules: tuple[str, ...]  # the paths of the modules whose code calls it; "" is the model itself

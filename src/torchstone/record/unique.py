@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
-from torchstone.record.base import Document, Record, Schema
+from torchstone.record.base import Count, Document, Record, Schema, Size
 from torchstone.record.consistency import distinct, known, same_length
 from torchstone.record.module import Module, ModuleSignature, Parameter
 from torchstone.record.tensor import TensorSpec
@@ -29,13 +29,13 @@ class UniqueModule(Record, frozen=True, kw_only=True, omit_defaults=False):
     class_name: str
     module_path: str  # of the first occurrence
     parent: str | None  # id of the module that holds the first occurrence
-    input_shapes: tuple[tuple[int, ...], ...]
+    input_shapes: tuple[tuple[Size, ...], ...]
     input_dtypes: tuple[str, ...]
-    output_shapes: tuple[tuple[int, ...], ...]
+    output_shapes: tuple[tuple[Size, ...], ...]
     output_dtypes: tuple[str, ...]
-    parameters: int  # elements in the whole subtree, tied ones once
-    parameter_shapes: dict[str, tuple[int, ...]]  # of its own parameters
-    calls: int  # of all occurrences together
+    parameters: Count  # elements in the whole subtree, tied ones once
+    parameter_shapes: dict[str, tuple[Size, ...]]  # of its own parameters
+    calls: Count  # of all occurrences together
     occurrences: tuple[str, ...]
     container: bool
     status: str | None = None  # what a check found; None: not checked

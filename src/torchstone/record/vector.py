@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import ClassVar
 
-from torchstone.record.base import Document, Record, Schema
+from torchstone.record.base import Count, Document, Record, Schema
 from torchstone.record.check import UNJUDGED, Outcome
 from torchstone.record.config import Configuration, TensorFacts, check_numbers
 from torchstone.record.consistency import distinct
@@ -67,7 +67,7 @@ class Vector(Record, frozen=True, kw_only=True):
     change: str = ""  # what was changed in it: "size 128 -> 1"
     cluster: str = ""  # vectors of one cluster differ in sizes only
     role: str = ""  # compute, view, factory, random
-    calls: int = 0
+    calls: Count = 0
     models: tuple[str, ...] = ()
     timeout_s: float | None = None
 
@@ -135,9 +135,9 @@ class VectorResult(Record, frozen=True, kw_only=True, omit_defaults=False):
     exit_code: int | None = None
     traceback: str = ""
     last_output: str = ""
-    peak_bytes: int | None = None
+    peak_bytes: Count | None = None
     configuration: str = ""  # the key of the configuration; "" for a sweep module
-    calls: int = 0
+    calls: Count = 0
     models: tuple[str, ...] = ()
     quarantined: str = ""  # the reason why a failure does not fail the run; "": it does
 
@@ -160,7 +160,7 @@ class SweepRun(Document, frozen=True, kw_only=True, omit_defaults=False):
     elapsed_s: float = 0.0
     command: str = ""
     finished: bool = False
-    selected: int = 0  # vectors that were to run
+    selected: Count = 0  # vectors that were to run
     results: tuple[VectorResult, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -5,7 +5,6 @@ would be the same: of the same configuration, with the versions of torch and tra
 torch.
 """
 
-import gzip
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from torchstone.errors import TorchstoneError
 from torchstone.models.inputs import InputOptions
 from torchstone.models.zoo.catalogue import ZooEntry, find_entry
 from torchstone.record.codec import decode
+from torchstone.record.files import read_unpacked
 from torchstone.record.trace import Trace
 from torchstone.workflows.capture_cache import CaptureKey, installed_version, is_off
 
@@ -34,9 +34,8 @@ def shipped_capture(key: CaptureKey) -> Trace | None:
         return None
     path = path_of(entry)
     try:
-        with gzip.open(path) as file:
-            trace = decode(file.read(_MOST_BYTES), Trace, origin=path.name)
-    except (TorchstoneError, OSError, EOFError):
+        trace = decode(read_unpacked(path, most_bytes=_MOST_BYTES), Trace, origin=path.name)
+    except TorchstoneError:
         return None  # damaged: the model is captured
     return msgspec.structs.replace(trace, configuration=sizes_of(entry)) if _would_be_made_here(trace) else None
 
