@@ -24,7 +24,7 @@ from torchstone.record.unique import Fold, module_folds
 from torchstone.report.text import Paint, aligned, failure_text, paint_label, plain, tree_labels
 from torchstone.report.view.modules import ModuleRow, folded_rows, module_rows
 from torchstone.report.view.source_lines import Amounts, function_rows
-from torchstone.units import show_bytes, show_count, show_seconds
+from torchstone.units import many, show_bytes, show_count, show_seconds
 
 # --- Tree, ops, totals, traffic, peak ---
 
@@ -123,7 +123,7 @@ def ops_text(table: CostTable, top: int, paint: Paint = plain) -> str:
     left = [row for row in table.ops[top:] if row.kind is not Kind.VIEW]
     if left:
         flops, moved = sum(row.flops for row in left), sum(row.bytes_read + row.bytes_written for row in left)
-        lines.append((f"{len(left)} more ops", "", f"{sum(row.calls for row in left):,}", show_count(flops),
+        lines.append((many(len(left), "more op"), "", f"{sum(row.calls for row in left):,}", show_count(flops),
                       share(flops, table.totals.flops), f"{show_bytes(moved)} moved", ""))  # fmt: skip
     return aligned(lines, right=(2, 3, 4, 5, 6), paint=paint)
 
@@ -208,7 +208,7 @@ def totals_text(table: CostTable, paint: Paint = plain) -> str:
         ("peak", f"{peak_range(table)}; at {table.peak.op or 'start'} in {table.peak.module or '(root)'}"),
         *([("cache", cache_text(table.cache))] if table.cache else []),
         ("counted", f"{counted}; causal attention {rules.causal}; logits {rules.logits}{phase}"),
-        ("ops", f"{totals.op_calls:,} calls, {totals.unpriced_calls:,} unpriced"),
+        ("ops", f"{many(totals.op_calls, 'call')}, {totals.unpriced_calls:,} unpriced"),
     ]
     rows.extend(("note", note) for note in table.notes)
     return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
@@ -219,9 +219,9 @@ def cache_text(cache: CacheMemory) -> str:
     parts = []
     for part in cache.parts:
         layers = f"{part.layers} {'layer' if part.layers == 1 else 'layers'}"
-        tokens = "" if part.tokens is None else f" x {part.tokens:,} tokens"
+        tokens = "" if part.tokens is None else f" x {many(part.tokens, 'token')}"
         parts.append(f"{show_bytes(part.size_bytes)} {part.kind} ({layers}{tokens})")
-    blocks = "" if cache.block_size is None else f", in blocks of {cache.block_size:,} tokens"
+    blocks = "" if cache.block_size is None else f", in blocks of {many(cache.block_size, 'token')}"
     return f"{show_bytes(cache.size_bytes)} {cache.when}{blocks}: {', '.join(parts)}"
 
 
@@ -469,7 +469,7 @@ def _optimiser_text(table: CostTable, paint: Paint) -> str:
         return ""
     peak_bytes = table.totals.peak_bytes + step.state_bytes
     rows = [
-        ("optimizer", f"{step.name} over {step.parameters:,} parameters: {show_count(step.flops)}FLOPs a step"),
+        ("optimizer", f"{step.name} over {many(step.parameters, 'parameter')}: {show_count(step.flops)}FLOPs a step"),
         ("states", f"{show_bytes(step.state_bytes)}, gradients {show_bytes(step.gradient_bytes)}"),
         ("peak", f"{show_bytes(peak_bytes)} with the states"),
     ]

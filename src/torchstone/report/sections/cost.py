@@ -26,7 +26,7 @@ from torchstone.report.section import (
     Tone,
 )
 from torchstone.report.view.cost import advice, bound_shares, signature_rows, traffic_rows
-from torchstone.units import show_bytes, show_count, show_seconds
+from torchstone.units import many, show_bytes, show_count, show_seconds
 
 NAME = "cost"
 FILE = "cost.json"
@@ -89,7 +89,7 @@ def _document(table: CostTable) -> dict[str, object]:
 def _cards(table: CostTable) -> tuple[Card, ...]:
     totals = table.totals
     unit = "FLOPs" if table.conventions.multiply_add > 1 else "MACs"
-    missing = f", {totals.unpriced_calls:,} calls without a price" if totals.unpriced_calls else ""
+    missing = f", {many(totals.unpriced_calls, 'call')} without a price" if totals.unpriced_calls else ""
     cards = [
         Card(
             title=unit,
@@ -286,7 +286,8 @@ def _module_columns(table: CostTable) -> tuple[ModuleColumn, ...]:
 
 def _notes(table: CostTable) -> tuple[str, ...]:
     unpriced = [
-        f"{op} has no price: its {calls:,} calls are not included in any total" for op, calls in table.unpriced.items()
+        f"{op} has no price: its {many(calls, 'call is', 'calls are')} not included in any total"
+        for op, calls in table.unpriced.items()
     ]
     predicted = [] if table.prediction is None else [
         f"Times are predicted with the roofline model of {table.prediction.hardware.title}, not measured",
