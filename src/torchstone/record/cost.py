@@ -473,6 +473,7 @@ class SweepPoint(Record, frozen=True, kw_only=True):
     fits: bool | None
     eager_peak_bytes: int | None = None  # None: not observed
     verdict: Fits | None = None
+    failure: str = ""  # why the forward pass failed at this size: its numbers are those of the ops before that
 
 
 class CostSweep(Document, frozen=True, kw_only=True):

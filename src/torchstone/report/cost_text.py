@@ -486,26 +486,44 @@ def _optimiser_text(table: CostTable, paint: Paint) -> str:
 _WIDEST = 24
 
 
-def sweep_text(parameter: str, points: Sequence[tuple[int, CostTable]], paint: Paint = plain) -> str:
-    """One line for each value of the parameter."""
+_NO_FAILURES: Mapping[int, str] = {}
+
+
+def sweep_text(
+    parameter: str,
+    points: Sequence[tuple[int, CostTable]],
+    paint: Paint = plain,
+    failures: Mapping[int, str] = _NO_FAILURES,
+) -> str:
+    """One line for each value of the parameter; where the forward pass failed, the reason in place of numbers."""
     first = points[0][1]
     header = [parameter, unit_of(first), "matmul", "moved", "fused", "peak", f"{unit_of(first)} per byte"]
     predicted = first.prediction is not None
     lines: list[list[str]] = [[*header, *(["predicted", "fits"] if predicted else []), f"log {unit_of(first)}"]]
-    bars = _bars([table.totals.flops for _, table in points])
-    for (value, table), bar in zip(points, bars, strict=True):
-        lines.append([*_cells(value, table), *(_predicted(table) if predicted else []), bar])
-    text = aligned(lines, right=range(len(lines[0]) - 1), paint=paint)
-    if len(points) > 1 and all(table.totals == first.totals for _, table in points):
-        text += f"\n\nnote  {parameter} has no effect here: neither the model nor its inputs use it"
-    return text
+    ran = [(value, table) for value, table in points if value not in failures]
+    bars = dict(zip([value for value, _ in ran], _bars([table.totals.flops for _, table in ran]), strict=True))
+    for value, table in points:
+        if value in failures:
+            lines.append([f"{value:,}", *["-"] * (len(lines[0]) - 2), "fails"])
+        else:
+            lines.append([*_cells(value, table), *(_predicted(table) if predicted else []), bars[value]])
+    notes = [f"{parameter} = {value:,}: the forward pass fails: {error}" for value, error in failures.items()]
+    if len(ran) > 1 and all(table.totals == first.totals for _, table in ran):
+        notes.append(f"{parameter} has no effect here: neither the model nor its inputs use it")
+    table_text = aligned(lines, right=range(len(lines[0]) - 1), paint=paint)
+    return "\n\n".join([table_text, *(["\n".join(f"note  {one}" for one in notes)] if notes else [])])
 
 
-def sweep_csv(parameter: str, points: Sequence[tuple[int, CostTable]]) -> str:
-    """One line for each value of the parameter, for a spreadsheet."""
+def sweep_csv(
+    parameter: str, points: Sequence[tuple[int, CostTable]], failures: Mapping[int, str] = _NO_FAILURES
+) -> str:
+    """One line for each value of the parameter, for a spreadsheet; where the forward pass failed, without numbers."""
     fields = ("flops", "matmul_flops", "bytes_read", "bytes_written", "peak_bytes", "unpriced_calls")
     lines = [",".join((parameter, *fields, "fused_bytes", "predicted_s", "fits"))]
     for value, table in points:
+        if value in failures:
+            lines.append(f"{value}" + "," * (len(fields) + 3))
+            continue
         found = table.prediction
         cells = [value, *(getattr(table.totals, field) for field in fields), table.traffic.fused.total_bytes]
         lines.append(",".join(map(str, [*cells, *(("", "") if found is None else (found.total_s, found.fits))])))
@@ -531,6 +549,8 @@ def _predicted(table: CostTable) -> list[str]:
 
 
 def _bars(values: Sequence[int]) -> list[str]:
+    if not values:
+        return []
     heights = [log2(value) if value > 0 else 0.0 for value in values]
     lowest, highest = min(heights), max(heights)
     spread = highest - lowest or 1.0

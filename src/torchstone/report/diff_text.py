@@ -32,7 +32,8 @@ def headline(found: FolderDiff) -> str:
     if not found.differs:
         return f"no difference ({compared})"
     counts = {change: sum(one.change is change for one in found.modules) for change in Change}
-    said = [f"{many(number, 'module')} {change.value}" for change, number in counts.items() if number]
+    order = (Change.CHANGED, Change.ADDED, Change.REMOVED, Change.SAME)  # what differs first
+    said = [f"{many(counts[one], 'module')} {one.value}" for one in order if counts[one]]
     return f"{', '.join(said) or 'they differ'} ({compared})"
 
 

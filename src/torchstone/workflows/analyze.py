@@ -278,10 +278,13 @@ def _cost(run: _Run, trace: Trace) -> _Answer:
     with writing_to(run.request.folder):
         codec.save(run.request.folder / COST_FILE, table)
     totals = table.totals
+    padding, side = sum(table.peak.padding.values()), table.conventions.tile
+    tiles = f"; whole tiles of {side} x {side} add {show_bytes(padding)} of it" if side and padding > 0 else ""
     until = "Up to the failure: " if trace.failure is not None else ""
     sentences = [
         f"{until}{show_count(totals.flops)} FLOPs, {show_bytes(totals.bytes_read + totals.bytes_written)} moved, "
-        f"{show_bytes(totals.peak_bytes)} at the peak, of which {show_bytes(table.peak.weights_bytes)} are weights."
+        f"{show_bytes(totals.peak_bytes)} at the peak, of which {show_bytes(table.peak.weights_bytes)} are weights"
+        f"{tiles}."
     ]
     if table.unpriced:
         names = ", ".join(list(table.unpriced)[:3])

@@ -107,7 +107,7 @@ def _cards(table: CostTable) -> tuple[Card, ...]:
             title="Peak memory",
             value=show_bytes(totals.peak_bytes),
             detail=f"{show_bytes(table.peak.weights_bytes)} weights, {show_bytes(table.peak.kv_cache_bytes)} cache, "
-            f"{show_bytes(table.peak.activations_bytes)} activations{_eager(table)}",
+            f"{show_bytes(table.peak.activations_bytes)} activations{_tiles(table)}{_eager(table)}",
         ),
     ]
     return tuple(cards + _predicted_cards(table))
@@ -125,6 +125,12 @@ def _advice_table(table: CostTable) -> tuple[Table, ...]:
     return (Table(name="cost.advice", title="Advice", columns=columns, empty=empty),)
 
 
+def _tiles(table: CostTable) -> str:
+    """Why the parts of the peak are larger than the tensors in them."""
+    added, side = sum(table.peak.padding.values()), table.conventions.tile
+    return f", {show_bytes(added)} of it added by whole tiles of {side} x {side}" if side and added > 0 else ""
+
+
 def _eager(table: CostTable) -> str:
     """The other end of the peak."""
     held = table.peak.eager_bytes
@@ -140,7 +146,7 @@ def _predicted_cards(table: CostTable) -> list[Card]:
         Card(
             title="Predicted time",
             value=show_seconds(found.total_s),
-            detail=f"at least, by published rates of {found.hardware.title}: {bounds}",
+            detail=f"op by op, by published rates of {found.hardware.title}: {bounds}; not measured",
         ),
         Card(
             title="Fits in memory",
