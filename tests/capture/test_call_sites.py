@@ -4,6 +4,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -111,10 +112,47 @@ def test_equal_modules_on_two_lines_are_not_mixed_up_between_repeats() -> None:
     assert by_line == {line_of("left one"): 6, line_of("right one"): 6}
 
 
-def test_a_backward_pass_has_no_lines_of_the_model() -> None:
-    trace = capture(nn.Sequential(nn.Linear(4, 4)), torch.zeros(2, 4), backward=True)
+class Trained(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 16, bias=False), nn.Linear(16, 4, bias=False)
 
-    assert set(lines_of(trace).ops) == {-1}
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            scale = x.abs().sum()  # makes no node
+        x = self.up(x)  # trained up
+        x = Squared.apply(x)  # trained by hand
+        return self.down(x) / scale  # trained down
+
+
+class Squared(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return 2 * x * grads[0]
+
+
+@pytest.mark.parametrize("mode", ["meta", "fake", "cpu"])
+def test_ops_of_a_backward_pass_are_at_the_line_of_the_op_that_they_undo(mode: str) -> None:
+    trace = capture(Trained(), torch.ones(3, 8), mode=mode, backward=True)
+    lines, ops = lines_of(trace), trace.ops
+    forward = trace.recorded_ops.forward_calls
+    named = [trace.recorded_ops.signatures[one].op for one in ops.signature_of]
+    undone: Counter[tuple[int, str]] = Counter()  # op calls of the backward pass because of a line
+    for site, name in list(zip(lines.sites_of_ops(trace.repeats), named, strict=True))[forward:]:
+        undone.update((line, name) for line in ({one for _, one in lines.lines_of(site)} or {-1}))
+
+    assert undone[line_of("trained up"), "aten.mm.default"] == 1  # of the weight: the input needs no gradient
+    assert undone[line_of("trained down"), "aten.mm.default"] == 2  # of the weight and of the input
+    assert undone[line_of("trained by hand"), "aten.mul.Tensor"] == 2
+    assert not {name for line, name in undone if line == line_of("makes no node")}
+    at_no_line = {name for line, name in undone if line == -1}
+    assert at_no_line <= {"aten.ones_like.default", "aten.detach.default"}  # at the outputs, and at the gradients
 
 
 @pytest.mark.parametrize(

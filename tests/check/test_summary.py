@@ -71,7 +71,7 @@ def test_what_could_not_be_judged_is_no_success() -> None:
     result = check_result(modules=(unjudged, module("layers", "success", outcome="passed")))
 
     assert not result.passed
-    assert verdict_sentence(result) == "1 modules could not be judged; the model itself: eager itself raises."
+    assert verdict_sentence(result) == "1 module could not be judged; the model itself: eager itself raises."
 
 
 def test_nothing_judged_is_no_success() -> None:

@@ -309,7 +309,7 @@ def test_a_right_answer_of_an_agent_is_used_at_once_as_pending(home: Path, capsy
 
     shown = capsys.readouterr().out
     assert "coverage: 2 formula, 0 derived now, 2 pending, 1 traced only of 5 modules" in shown
-    assert "Net was measured at 1 points; 2 or more are needed" in shown
+    assert "Net was measured at 1 point; 2 or more are needed" in shown
 
 
 def test_without_the_claude_command_classes_stay_traced_only(

@@ -110,7 +110,7 @@ def test_files_of_any_format_in_one_go(tmp_path: Path, capsys: pytest.CaptureFix
     assert run(["db", "import", *files, "--db", str(tmp_path / "x.db")]) == EXIT_FINE
 
     shown = capsys.readouterr()
-    assert "master.json (ttnn_master_v2): 2 configurations of 1 ops, 2 new" in shown.out
+    assert "master.json (ttnn_master_v2): 2 configurations of 1 op, 2 new" in shown.out
     assert "2 of 2 hashes verified: 2 by the rule 'raw'" in shown.out
     assert "albert.txt (aten_text): 4 configurations of 3 ops, 4 new" in shown.out
     assert "next: torchstone ops" in shown.err
@@ -137,7 +137,7 @@ def test_damage_is_listed_by_kind(tmp_path: Path, capsys: pytest.CaptureFixture[
     shown = capsys.readouterr().out
     assert "2 damaged arguments, 1 repaired:" in shown
     assert "1  contents left out by the tracer as {...}: kept as text" in shown
-    assert "1 arguments not recorded:" in shown
+    assert "1 argument not recorded:" in shown
 
 
 def test_parts_that_give_no_configuration_are_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ def test_a_changed_formula_is_shown_term_by_term(
         "  flops",
         "  - 2 * a",
         "  + 3 * a",
-        "1 formulas differ, 0 are new, 0 are gone.",
+        "1 formula differs, 0 are new, 0 are gone.",
     ]
 
 

@@ -16,7 +16,7 @@ def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_shipped_formula_is_compared_and_agrees(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["formula", "validate", "torch.nn.Linear", "--points", "2"]) == 0
 
-    assert "8 calls of 1 entries agree, 0 entries differ." in capsys.readouterr().out
+    assert "8 calls of 1 entry agrees, 0 entries differ." in capsys.readouterr().out
 
 
 def test_a_wrong_formula_is_found_with_its_term(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,7 +120,7 @@ def test_near_duplicates_are_one_block(database: str, capsys: pytest.CaptureFixt
     shown = capsys.readouterr()
     assert "Tensor(shape=[1, 32], dtype=BFLOAT8_B, memory=DRAM_INTERLEAVED" in shown.out
     assert "batch_idx: 2 values: 0 | 1" in shown.out
-    assert "2 configurations in 1 blocks" in shown.err
+    assert "2 configurations in 1 block" in shown.err
 
 
 def test_each_on_its_own_when_asked_for(database: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +128,7 @@ def test_each_on_its_own_when_asked_for(database: str, capsys: pytest.CaptureFix
 
     shown = capsys.readouterr()
     assert shown.out.count("ttnn.fill_cache") == 1
-    assert "1 blocks not shown" in shown.err
+    assert "1 block not shown" in shown.err
 
 
 def test_configurations_as_json(database: str, capsys: pytest.CaptureFixture[str]) -> None:

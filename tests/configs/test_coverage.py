@@ -53,4 +53,4 @@ def test_an_op_that_nothing_tested_is_listed_with_the_models_that_use_it() -> No
     }
     shown = untested_text(coverage, top=1).splitlines()
     assert shown[3].split() == ["aten.relu.default", "2", "2", "105"]
-    assert shown[-1] == "1 more ops (--top)"
+    assert shown[-1] == "1 more op (--top)"

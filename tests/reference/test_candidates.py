@@ -154,7 +154,7 @@ def test_a_folder_is_read_by_file_names_and_in_their_natural_order(tmp_path: Pat
     ]  # fmt: skip
     assert list(found.weights) == ["head.weight"]
     assert found.setup == tmp_path / "setup.json"
-    assert found.notes == (f"1 files in {tmp_path} are not tensor files and were not read: README.md",)
+    assert found.notes == (f"not tensor files, and not read: 1 file in {tmp_path}: README.md",)
 
 
 def test_a_folder_with_one_name_twice_or_without_tensors_is_refused(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_a_model_that_gives_something_else_each_time_opens_the_box(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("model", "found"),
-    [(OnlyNan(), "1 outputs, 0 of them without NaN or Inf; only NaN or Inf: outputs"), (Silent(), "0 outputs")],
+    [(OnlyNan(), "1 output, 0 of them without NaN or Inf; only NaN or Inf: outputs"), (Silent(), "0 outputs")],
 )
 def test_golden_outputs_that_say_nothing_open_the_box(model: nn.Module, found: str, tmp_path: Path) -> None:
     check, *_ = [one for one in box_of(tmp_path, model, made_in(tmp_path, model)).checks if not one.passed]

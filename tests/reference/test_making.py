@@ -94,6 +94,6 @@ def test_training_mode_and_buffers_that_a_run_changes_are_told() -> None:
 
     assert [note.split(";")[0] for note in notes] == [
         "the model is in training mode, and so is the golden data",
-        "a run changes 1 buffers (counted)",
+        "a run changes 1 buffer (counted)",
     ]
     assert make_golden(TwoLayers().eval(), torch.ones(1, 4)).data.notes == ()

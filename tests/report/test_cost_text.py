@@ -43,7 +43,7 @@ def test_ops_beyond_the_top_are_summed_up_not_dropped() -> None:
     table, _ = model_and_costs()
     text = ops_text(table, 1)
     assert "aten.addmm.default" in text
-    assert "1 more ops" in text
+    assert "1 more op" in text
 
 
 def test_the_unit_follows_the_convention() -> None:

@@ -28,7 +28,7 @@ def test_calls_that_nobody_counted_are_named() -> None:
     text = coverage_text(ModelCoverage(models=("net",), backend="eager", ops=(), uncounted=7), top=1)
 
     assert "no calls were counted" in text
-    assert "7 places have no count" in text
+    assert "7 places without a count of calls" in text
 
 
 @pytest.mark.parametrize(("passed", "share"), [(0, "0 %"), (1, "0.1 %"), (99_999, "99.9 %"), (100_000, "100 %")])

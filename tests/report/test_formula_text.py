@@ -130,14 +130,14 @@ def test_a_difference_is_told_with_both_numbers() -> None:
     shown = text(module("layers.0", 999))
 
     assert "differs: layers.0 (net.Layer): FLOPs 999 by formula, 1,000 traced" in shown
-    assert "agreement: 0 of 1 modules" in shown
+    assert "agreement: 0 of 1 module" in shown
 
 
 def test_what_has_no_formula_says_why() -> None:
     shown = text(module("layers.0", None, reason="it is refused"))
 
     assert "traced only: net.Layer: it is refused" in shown
-    assert "coverage: 0 formula, 0 derived now, 1 traced only of 1 modules" in shown
+    assert "coverage: 0 formula, 0 derived now, 1 traced only of 1 module" in shown
 
 
 def test_a_refusal_says_what_to_do() -> None:

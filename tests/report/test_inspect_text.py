@@ -152,7 +152,7 @@ def test_parameters_of_unknown_size_are_told_beside_the_bytes() -> None:
     build = TraceBuilder()
     build.module("", "Net", weights=[("known", spec(4)), ("unknown", spec(4, dtype="a_type_of_tomorrow"))])
 
-    assert "8 (16 B, 1 tensors of unknown size)" in totals_text(build.build())
+    assert "8 (16 B, 1 tensor of unknown size)" in totals_text(build.build())
 
 
 def test_a_model_that_ran_has_no_failure() -> None:

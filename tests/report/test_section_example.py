@@ -53,7 +53,7 @@ def test_the_page_draws_the_example_and_its_column(browser: Browser, tmp_path: P
         page.get_by_role("row").nth(6).get_by_role("gridcell").last.click()
         expect(page.locator(".whole-row")).to_contain_text("unknown")
         page.get_by_role("grid").get_by_role("button", name="aten.embedding.default").click()
-        expect(page.get_by_label("Selected operator")).to_contain_text("1 calls")
+        expect(page.get_by_label("Selected operator")).to_contain_text("1 call")
         page.go_back()
         expect(page.locator("#panel-heat")).to_be_visible()
         page.locator("#tab-modules").click()

@@ -45,4 +45,4 @@ def test_an_occurrence_without_its_configuration_is_found(sqlite_file: str) -> N
             connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
             connection.exec_driver_sql("DELETE FROM place")
 
-        assert [fault.reason for fault in store.faults()] == ["1 rows refer to a missing place"]
+        assert [fault.reason for fault in store.faults()] == ["1 row refers to a missing place"]

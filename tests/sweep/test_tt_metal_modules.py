@@ -161,5 +161,5 @@ def test_the_filters_of_the_generator_apply_to_all_loaders(tmp_path: Path, monke
     MasterConfigLoader.set_lead_models_filter(enabled=True)
     assert [one[1] for one in loader.get_operation_configs("silu")] == ["models/demos/deepseek_v3/x.py"]
     MasterConfigLoader.set_mesh_filter((8, 4))
-    with pytest.warns(TracedConfigWarning, match="none of the 1 configurations"):
+    with pytest.warns(TracedConfigWarning, match="none of 1 configuration"):
         assert loader.get_suite_parameters("silu") == {"traced_config_name": []}

@@ -142,7 +142,7 @@ def test_the_command_shows_and_clears(
 ) -> None:
     load_trace(ModelRequest(model=str(model)))
     assert run(["cache", "info"]) == EXIT_FINE
-    assert "1 captures" in capsys.readouterr().out
+    assert "1 capture," in capsys.readouterr().out
     assert run(["cache", "clear"]) == EXIT_FINE
     assert cache_info().captures == 0
     monkeypatch.setenv("TORCHSTONE_CACHE_SIZE", "much")

@@ -185,7 +185,7 @@ def test_a_right_answer_is_used_at_once_as_pending(home: Path) -> None:
 
     kept = [entry for entry in own_entries(home / "home").modules.values() if entry.module_path.endswith("Scale")]
     assert coverage(result) == (2, 0, 2, 1)
-    assert reasons(result)["Net"].endswith("Net was measured at 1 points; 2 or more are needed")
+    assert reasons(result)["Net"].endswith("Net was measured at 1 point; 2 or more are needed")
     assert [entry.validation.status for entry in kept] == ["pending"]
 
 

@@ -140,7 +140,7 @@ def test_a_module_that_one_check_has_alone_did_not_end_otherwise(
     run(["diff", str(first), str(second)])
 
     out = capsys.readouterr().out
-    assert "1 unique modules were checked on one side only" in out
+    assert "1 unique module was checked on one side only" in out
     assert "ended otherwise" not in out
 
 

@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.ops import map_tensors, tensors_in
+from torchstone.units import many
 
 Arguments = tuple[Any, ...]
 Keywords = Mapping[str, Any]
@@ -99,7 +100,7 @@ class AssumedValues:
         even = (torch.arange(rows * picks) % max(choices, 1)).reshape(*others, picks).to(made.dtype)
         each = rows * picks / max(choices, 1)
         self._state(
-            op, f"chooses {picks:,} of {choices:,} in each of {rows:,} rows, spread evenly: {each:,.4g} rows each"
+            op, f"chooses {picks:,} of {choices:,} in each of {many(rows, 'row')}, spread evenly: {each:,.4g} rows each"
         )
         return even.movedim(-1, dim).contiguous() if several else even.reshape(made.shape)
 

@@ -21,8 +21,8 @@ from torchstone.backends.interception import CallModule, KernelOp, KernelOpMode,
 from torchstone.backends.op_info import Role, role_of
 from torchstone.capture.chains import ChainLog
 from torchstone.capture.describe import Describer
-from torchstone.capture.ops import OpSchema, schema_of
-from torchstone.capture.run import credit, credited, nodes_so_far
+from torchstone.capture.ops import OpSchema, nodes_so_far, schema_of
+from torchstone.capture.run import credit, credited
 from torchstone.capture.tables import storage_pointer
 from torchstone.numerics.value_facts import value_facts
 from torchstone.record.config import Configuration, Occurrence, SeenConfiguration, TensorFacts, in_order

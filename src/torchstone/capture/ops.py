@@ -157,6 +157,31 @@ class FailedOp:
     module_call: int
 
 
+def nodes_so_far() -> int:
+    """How many autograd nodes were made on this thread: those of a call that begins now have this number or more."""
+    return int(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined] # torch does not list it
+
+
+class LinesOfNodes:
+    """The call site of each autograd node, by its sequence number: autograd makes the node of an op before it runs."""
+
+    def __init__(self) -> None:
+        self._sites: dict[int, int] = {}
+        self._next = nodes_so_far()
+
+    def note(self, site: int) -> None:
+        """An op runs at this site: the nodes that were made since the last op are its own."""
+        made = nodes_so_far()
+        for number in range(self._next, made):
+            self._sites[number] = site
+        self._next = made
+
+    def of_running_node(self) -> int:
+        """The site of the node that is running; -1 outside of nodes, and for one that adds up a gradient."""
+        node: Any = torch._C._current_autograd_node()
+        return -1 if node is None else self._sites.get(node._sequence_nr(), -1)
+
+
 class OpRecorder(KernelOpMode):
     """Sees every op call and writes it down: what went in before it runs, what came out after.
 
@@ -178,6 +203,7 @@ class OpRecorder(KernelOpMode):
         self.current_call = -1  # row of the innermost module call running
         self.value_reads = 0  # calls so far whose result was read from the values of a tensor
         self.owner_of_backward: Callable[[], int] | None = None  # the module call behind the autograd node running
+        self.lines_of_nodes: LinesOfNodes | None = None  # where a backward pass is to follow
         self.failed: FailedOp | None = None
 
     def run_op(self, func: Any, args: OpArguments, kwargs: OpKeywords) -> object:
@@ -227,7 +253,17 @@ class OpRecorder(KernelOpMode):
         ops.inputs.append(inputs)
         ops.outputs.append(outputs)
         ops.module_calls.append(self.current_call if self.owner_of_backward is None else self.owner_of_backward())
-        ops.sites.append(self.sites.here())
+        ops.sites.append(self._site())
+
+    def _site(self) -> int:
+        """The call site of an op; in a backward pass that of the forward op whose autograd node is running."""
+        if self.lines_of_nodes is None:
+            return self.sites.here()
+        if self.owner_of_backward is not None:
+            return self.lines_of_nodes.of_running_node()
+        site = self.sites.here()
+        self.lines_of_nodes.note(site)
+        return site
 
     def _number_outputs(
         self, schema: OpSchema, given: list[Tensor], inputs: tuple[int, ...], made: "_Met"

@@ -29,6 +29,7 @@ from torchstone.capture.ops import OpColumns, OpRecorder
 from torchstone.capture.tables import CallColumns, TensorColumns
 from torchstone.capture.tensor_modes import StandInWorld
 from torchstone.record.repeats import Place
+from torchstone.units import many
 
 # A copy of a nested result with other tensors in the same places.
 
@@ -298,7 +299,7 @@ class ReuseOff:
         classes = Counter(self._culprits[reason].values()).most_common()
         shown = [f"{name} x {count}" for name, count in sorted(classes, key=lambda one: (-one[1], one[0]))[:_CLASSES]]
         more = ", ..." if len(classes) > _CLASSES else ""
-        return f"reuse is off for {len(self._modules[reason])} modules: {reason} ({', '.join(shown)}{more})"
+        return f"reuse is off for {many(len(self._modules[reason]), 'module')}: {reason} ({', '.join(shown)}{more})"
 
 
 class Reuse:

@@ -14,7 +14,7 @@ from torchstone.capture.describe import Describer
 from torchstone.capture.fingerprint import exchanged
 from torchstone.capture.folding import fold
 from torchstone.capture.module_tree import ModuleTree
-from torchstone.capture.ops import OpColumns, OpRecorder
+from torchstone.capture.ops import LinesOfNodes, OpColumns, OpRecorder, nodes_so_far
 from torchstone.capture.restore_state import inputs_in, modules_kept, process_kept
 from torchstone.capture.reuse import Replayed, Reuse
 from torchstone.capture.tables import CallColumns, TensorColumns, argument_names, describe_arguments
@@ -54,11 +54,6 @@ def _own_line(error: BaseException) -> str:
 
 
 _OWNER = "torchstone_module_call"
-
-
-def nodes_so_far() -> int:
-    """How many autograd nodes were made on this thread: those of a call that begins now have this number or more."""
-    return int(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined] # torch does not list it
 
 
 def credit(begun: int, outputs: Iterable[Tensor], owner: object) -> None:
@@ -101,6 +96,7 @@ class Backward:
 
     def __init__(self, recorder: OpRecorder) -> None:
         self._recorder = recorder
+        recorder.lines_of_nodes = LinesOfNodes()
 
     @staticmethod
     def attribute(begun: int, outputs: list[Tensor], call: int) -> None:

@@ -14,6 +14,7 @@ from torchstone.check.settings import Settings
 from torchstone.record.check import Drift, DriftKind, DriftLayer, Finding, Outcome, PreciseSet, UnitResult
 from torchstone.record.task import Ending, Limits, Task
 from torchstone.record.trace import Trace
+from torchstone.units import many
 
 WITHIN_NOISE = 3.0  # times the noise: what the judge calls wrong beyond
 _STANDS_OUT = 5.0  # times the median of the other layers
@@ -220,10 +221,13 @@ def _verdict(layers: Sequence[DriftLayer], final: Mapping[str, Any]) -> tuple[Dr
     if len(sources) < _FEW * len(alike):
         named = _named([one.path for one in sources])
         share = _percent(sum(one.share or 0.0 for one in sources))
-        words = f"{len(sources)} of {len(layers)} layers add {share} of the error: {named}"
+        words = f"{len(sources)} of {many(len(layers), 'layer adds', 'layers add')} {share} of the error: {named}"
         return DriftKind.SEVERAL_SOURCES, sources, words
     each = median(one.added or 0.0 for one in sources)
-    words = f"no single culprit: {len(sources)} layers add about equally (a relative error of {each:.2g} each)"
+    words = (
+        f"no single culprit: {many(len(sources), 'layer adds', 'layers add')} about equally (a "
+        f"relative error of {each:.2g} each)"
+    )
     return DriftKind.UNIFORM, (), words
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from torchstone.record.base import Record
 from torchstone.record.check import WORKING_STATUSES, CheckResult, Finding
+from torchstone.units import many
 
 _LONGEST_REASON = 160
 _CONTINUED = 30  # rows of the table of ops
@@ -56,7 +57,10 @@ def verdict(result: CheckResult) -> str:
     blamed = list(dict.fromkeys(map(_blamed, result.findings)))
     more = f" and {len(blamed) - 1} more" if blamed[1:] else ""
     cause = f": {blamed[0]}{more}" if blamed else ""
-    return f"**{result.modules[0].outcome or 'fails inside'}**, {working} of {len(modules)} modules work{cause}"
+    return (
+        f"**{result.modules[0].outcome or 'fails inside'}**, {working} of "
+        f"{many(len(modules), 'module works', 'modules work')}{cause}"
+    )
 
 
 def results_page(cells: Sequence[Cell], head: str, versions: Mapping[str, str] | None = None) -> str:

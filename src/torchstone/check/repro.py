@@ -17,6 +17,7 @@ from torchstone.record.check import Outcome, Rung, Twin, UnitResult
 from torchstone.record.codec import write_atomically
 from torchstone.record.task import Ending, Limits, Task
 from torchstone.record.trace import Trace
+from torchstone.units import many
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _OF_TORCH = ("aten", "prims", "prim", "torch", "_operator")
@@ -200,7 +201,7 @@ class Repros:
     def title(self, cause: Cause) -> str:
         """What fails how, in one sentence."""
         ops = self._search.ops_of(cause)
-        what = ops[0] if len(ops) == 1 else f"{len(ops)} ops together ({', '.join(dict.fromkeys(ops))})"
+        what = ops[0] if len(ops) == 1 else f"{many(len(ops), 'op')} together ({', '.join(dict.fromkeys(ops))})"
         return f"{what} on {self.settings.backend}: {cause.result.outcome.value}."
 
     def _where(self, cause: Cause) -> str:

@@ -19,7 +19,7 @@ from torchstone.record.check import (
     Rung,
 )
 from torchstone.record.codec import load
-from torchstone.units import show_count
+from torchstone.units import many, show_count
 
 # --- summary.md ---
 
@@ -55,11 +55,14 @@ def verdict_sentence(result: CheckResult) -> str:
         if not checked:
             return "Nothing was judged."
         doubt = f" {_count_suspicious(len(result.suspicious))}" if result.suspicious else ""
-        return f"All of it works: {result.totals.op_calls:,} op calls in {len(result.modules)} unique modules.{doubt}"
+        return (
+            f"All of it works: {many(result.totals.op_calls, 'op call')} in "
+            f"{many(len(result.modules), 'unique module')}.{doubt}"
+        )
     if not result.findings and result.unjudged:
         first = result.unjudged[0]
         where = first.module_path or "the model itself"
-        return f"{len(result.unjudged)} modules could not be judged; {where}: {first.reason}."
+        return f"{many(len(result.unjudged), 'module')} could not be judged; {where}: {first.reason}."
     return f"{_passing_whole(result)}{_findings_sentence(result)}"
 
 
@@ -85,9 +88,7 @@ def _findings_sentence(result: CheckResult) -> str:
 
 
 def _count_suspicious(count: int) -> str:
-    return (
-        f"{'1 module is' if count == 1 else f'{count} modules are'} suspicious: noise explains the error only in part."
-    )
+    return f"{many(count, 'module is', 'modules are')} suspicious: noise explains the error only in part."
 
 
 def proven_findings(result: CheckResult) -> list[Finding]:
@@ -110,7 +111,7 @@ def _not_proven(count: int) -> str:
 
 
 def _modules(count: int) -> str:
-    return "1 module fails" if count == 1 else f"{count} modules fail"
+    return many(count, "module fails", "modules fail")
 
 
 def _what(findings: Sequence[Finding]) -> str:
@@ -119,7 +120,7 @@ def _what(findings: Sequence[Finding]) -> str:
         return f"these {len(different)} {'groups of ops' if any(len(ops) > 1 for ops in different) else 'ops'}"
     what = "this group of ops" if len(findings[0].ops) > 1 else "this op"
     count = len({text for finding in findings for text in finding.configurations})
-    return f"{what} in {count} configurations" if count > 1 else what
+    return f"{what} in {many(count, 'configuration')}" if count > 1 else what
 
 
 def share(result: CheckResult, fixed: Sequence[Finding]) -> float:
@@ -290,7 +291,10 @@ def _suspicious_modules(result: CheckResult) -> str:
 def _notes(result: CheckResult) -> str:
     lines = [f"- {_plain(note)}" for note in result.notes]
     if result.totals.unknown_calls:
-        lines.append(f"- {result.totals.unknown_calls:,} op calls are in modules that fail without a known failing op")
+        lines.append(
+            f"- {many(result.totals.unknown_calls, 'op call is', 'op calls are')} in modules "
+            f"that fail without a known failing op"
+        )
     return "\n".join(["## Notes", "", *lines]) if lines else ""
 
 
@@ -353,7 +357,7 @@ def _refuse_unrelated(results: Sequence[CheckResult], folders: Sequence[str]) ->
         if result.model != results[0].model and shared < _ENOUGH_SHARED * min(len(first), len(other)):
             msg = (
                 f"{folders[0]} is a check of {results[0].model} and {folder} one of {result.model}, which share "
-                f"{shared} of {len(first | other)} modules; compare checks of one model"
+                f"{shared} of {many(len(first | other), 'module')}; compare checks of one model"
             )
             raise InputError(msg)
 

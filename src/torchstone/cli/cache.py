@@ -4,6 +4,7 @@ import click
 
 from torchstone.cli.options import Session, common_options
 from torchstone.errors import EXIT_FINE
+from torchstone.units import many
 
 
 @click.group()
@@ -29,7 +30,7 @@ def info(session: Session, /) -> int:  # noqa: ARG001 - every command has a sess
         click.echo("the cache is off")
     else:
         sizes = f"{show_bytes(found.size_bytes)} of at most {show_bytes(found.limit_bytes)}"
-        click.echo(f"{found.folder}: {found.captures:,} captures, {sizes}")
+        click.echo(f"{found.folder}: {many(found.captures, 'capture')}, {sizes}")
     return EXIT_FINE
 
 
@@ -42,5 +43,5 @@ def clear(session: Session, /) -> int:  # noqa: ARG001 - every command has a ses
     from torchstone.workflows.capture_cache import clear_cache
 
     found = clear_cache()
-    click.echo(f"deleted {found.captures:,} captures ({show_bytes(found.size_bytes)})")
+    click.echo(f"deleted {many(found.captures, 'capture')} ({show_bytes(found.size_bytes)})")
     return EXIT_FINE

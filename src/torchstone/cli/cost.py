@@ -270,7 +270,7 @@ def _sweep(request: "CostRequest", sweep: str, options: CostOptions, session: Se
     if options.csv_file is not None:
         from torchstone.report.cost_text import sweep_csv
 
-        _write_csv(options.csv_file, sweep_csv(outcome.parameter, outcome.points))
+        _write_csv(options.csv_file, sweep_csv(outcome.parameter, outcome.points, outcome.failures))
     if options.folder is not None:
         write_result(options.folder / SWEEP_FILE, outcome.record, progress)
     return _exit_code(outcome.unpriced, failed=outcome.failed, strict=options.strict)
@@ -347,7 +347,8 @@ def _sweep_text(outcome: "CostSweepOutcome", session: Session) -> str:
     from torchstone.report.cost_text import sweep_text
     from torchstone.report.text import coloured, plain
 
-    return sweep_text(outcome.parameter, outcome.points, coloured if session.uses_color else plain)
+    paint = coloured if session.uses_color else plain
+    return sweep_text(outcome.parameter, outcome.points, paint, outcome.failures)
 
 
 def _formula_text(result: "FormulaCost", options: CostOptions, session: Session) -> str:

@@ -9,6 +9,7 @@ from torchstone.cli.database_options import db_option, filter_options
 from torchstone.cli.options import Session, common_options, json_option, request_from
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
+from torchstone.units import many
 from torchstone.workflows.configs import ExportFormat
 from torchstone.workflows.database import ConfigurationFilter
 
@@ -128,7 +129,7 @@ def export(session: Session, /, *, output: Path, form: str | None, database: str
     )
     exported = export_configurations(request)
     progress = TerminalProgress(session)
-    progress.note(f"wrote {output}: {exported.configurations} configurations")
+    progress.note(f"wrote {output}: {many(exported.configurations, 'configuration')}")
     for kind, count in exported.left_out.items():
         progress.note(f"  omitted: {count} ({kind})")
 
@@ -146,7 +147,10 @@ def merge(session: Session, /, *, others: tuple[str, ...], database: str | None)
     from torchstone.workflows.configs import merge_databases
 
     for one in merge_databases(others, database, TerminalProgress(session)):
-        click.echo(f"{one.name}: {one.added.new} configurations were new, {one.added.known} were known")
+        click.echo(
+            f"{one.name}: {many(one.added.new, 'configuration was', 'configurations were')} new, "
+            f"{one.added.known} were known"
+        )
 
 
 @command.command(short_help="Check keys, columns, references and foreign hashes.")

@@ -9,7 +9,7 @@ import click
 from torchstone.cli.options import F, Session, common_options, json_option, provider_options
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
-from torchstone.units import read_bytes, read_count
+from torchstone.units import many, read_bytes, read_count
 
 if TYPE_CHECKING:
     from torchstone.formula.database.files import Formulas
@@ -71,7 +71,7 @@ def list_command(session: Session, text: str, status: str | None, *, check: bool
         from torchstone.report.formula_text import list_text
 
         click.echo(list_text(result.entries, result.own))
-        TerminalProgress(session).note(f"{len(result.entries)} of {result.total} formulas.")
+        TerminalProgress(session).note(f"{len(result.entries)} of {many(result.total, 'formula')}.")
     for mistake in result.mistakes:
         click.echo(f"torchstone: {mistake}", err=True)
     return EXIT_FINDINGS if result.mistakes else EXIT_FINE
@@ -352,7 +352,7 @@ def generate_command(session: Session, folder: Path, text: str) -> None:
     result = generate_package(folder, text, load_formulas())
     click.echo(str(result.package))
     progress = TerminalProgress(session)
-    progress.note(f"wrote {result.num_classes} classes; use them from {folder} with")
+    progress.note(f"wrote {many(result.num_classes, 'class', 'classes')}; use them from {folder} with")
     progress.note("  from generated_modules import compute_flops")
 
 
@@ -425,7 +425,7 @@ def derive_command(  # noqa: PLR0913 - one parameter for each option
     if result.entries and not no_save:
         saved = save_derived(result, out)
         _warn_of_damaged(saved.path, saved.damaged)
-        progress.note(f"stored {saved.num_entries} entries in {saved.path}")
+        progress.note(f"stored {many(saved.num_entries, 'entry', 'entries')} in {saved.path}")
     return EXIT_FINE if result.complete else EXIT_FINDINGS
 
 

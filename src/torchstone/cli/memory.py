@@ -14,7 +14,7 @@ from torchstone.cli.ci_output import CiOptions, ci_options, write_for_ci
 from torchstone.cli.options import F, Session, common_options, json_option, request_from, with_options
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_FINE
-from torchstone.units import read_bytes
+from torchstone.units import many, read_bytes
 from torchstone.workflows.memory import LogRequest, OnBytes, ReportRequest, ScriptReport, WatchReading
 
 
@@ -299,7 +299,7 @@ def last_run(session: Session, /, **fields: object) -> None:
         progress.note(f"kept lines {part.first_line} to {part.last_line}: {part.what}")
     for note in short.last_run.notes:
         progress.note(f"warning: {note}")
-    progress.note(f"{short.lines:,} lines; next: torchstone memory show {short.path}")
+    progress.note(f"{many(short.lines, 'line')}; next: torchstone memory show {short.path}")
 
 
 @command.command(short_help="Compare runs.")

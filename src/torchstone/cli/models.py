@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from torchstone.cli.options import Session, common_options, json_option
+from torchstone.units import many
 
 if TYPE_CHECKING:
     from torchstone.models.zoo.catalogue import ZooEntry
@@ -34,7 +35,7 @@ def command(session: Session, text: str, *, as_json: bool) -> None:
         return
     click.echo(_table(chosen, session))
     if not session.quiet:
-        click.echo(f"{len(chosen)} of {len(entries())} models.", err=True)
+        click.echo(f"{len(chosen)} of {many(len(entries()), 'model')}.", err=True)
         click.echo("tiny:TYPE gives a small random model of any transformers model type, such as tiny:bert.", err=True)
 
 

@@ -8,6 +8,7 @@ from torchstone.cli.database_options import db_option, filter_options
 from torchstone.cli.options import DefaultCommandGroup, Session, common_options, json_option, request_from
 from torchstone.cli.progress import TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
+from torchstone.units import many
 from torchstone.workflows.database import ConfigurationFilter
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _print_ops(session: Session, wanted: ConfigurationFilter, database: str | No
     click.echo(operations_text(operations, paint=coloured if session.uses_color else plain))
     total = sum(one.configurations for one in operations)
     hint = with_database("torchstone ops NAME", database)
-    TerminalProgress(session).note(f"{total} configurations of {len(operations)} ops; next: {hint}")
+    TerminalProgress(session).note(f"{many(total, 'configuration')} of {many(len(operations), 'op')}; next: {hint}")
 
 
 def _print_document(seen: "list[SeenConfiguration]") -> None:
@@ -110,8 +111,8 @@ def _print_blocks(session: Session, seen: "list[SeenConfiguration]", *, each: bo
     families = tuple(Family(members=(one,)) for one in seen) if each else families_of(seen)
     paint = coloured if session.uses_color else plain
     click.echo("\n\n".join(family_text(family.members, paint=paint) for family in families[:top]))
-    hidden = f", {len(families) - top} blocks not shown (--top)" if len(families) > top else ""
-    TerminalProgress(session).note(f"{len(seen)} configurations in {len(families)} blocks{hidden}")
+    hidden = f", {many(len(families) - top, 'block')} not shown (--top)" if len(families) > top else ""
+    TerminalProgress(session).note(f"{many(len(seen), 'configuration')} in {many(len(families), 'block')}{hidden}")
 
 
 @command.command(short_help="Show how much of a model is covered by passing tests.")

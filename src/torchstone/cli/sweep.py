@@ -22,6 +22,7 @@ from torchstone.cli.options import (
 )
 from torchstone.cli.progress import ResultCounter, TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE
+from torchstone.units import many
 from torchstone.workflows.executors import ExecutorKind, ExecutorRequest
 from torchstone.workflows.sweep_generate import DEFAULT_FOLDER, DEFAULT_MODULES, DEFAULT_ROLES, ROLES
 
@@ -130,7 +131,7 @@ def generate(session: Session, /, *, allow_empty: bool, as_json: bool, **fields:
     result = generate_vectors(request, progress)
     summary = result.summary
     click.echo(json_document(GENERATE_SCHEMA, summary) if as_json else generate_text(summary))
-    progress.note(f"{len(result.changed_files)} files changed in {request.folder / 'vectors'}")
+    progress.note(f"{many(len(result.changed_files), 'file')} changed in {request.folder / 'vectors'}")
     backend = "ttnn" if any(vector.role == "ttnn" for vector in result.vectors) else "eager"
     progress.note(f"next: torchstone sweep run --dir {request.folder} --backend {backend}")
     return EXIT_FINE if summary.valid or allow_empty else EXIT_FINDINGS

@@ -29,6 +29,7 @@ from torchstone.record.cost import (
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
+from torchstone.units import many
 
 _USUAL = Conventions()
 _NOTHING = PricedSignature(kind=Kind.UNPRICED, reads=(), writes=())
@@ -222,7 +223,7 @@ def _causal_note(conventions: Conventions, results: Sequence[tuple[Price, Priced
 def _notes(trace: Trace, unknown_sizes: int) -> tuple[str, ...]:
     notes = []
     if unknown_sizes:
-        notes.append(f"{unknown_sizes} tensors have elements of unknown size and count as nothing in the peak")
+        notes.append(f"elements of unknown size, which count as nothing in the peak: {many(unknown_sizes, 'tensor')}")
     if trace.failure is not None:
         notes.append(f"the forward pass ended early in {trace.failure.module or 'the root'}: costs are up to there")
     return tuple(notes)

@@ -21,6 +21,7 @@ from torchstone.memory.liveness import BufferEvent, TrackedBuffer
 from torchstone.memory.study import Study
 from torchstone.record.memory import NONE, Role
 from torchstone.record.memory_findings import LiveBuffer, Origin, PlacedBuffer, Placement
+from torchstone.units import many
 
 MOST_OPS = 100_000  # the longest log whose allocations are replayed; this many take about five seconds
 _UNKNOWN_OWNER = "memory that the log does not name"
@@ -172,7 +173,7 @@ class AllocatorReplay:
             op = min(self._wrong.values())
             reason = (
                 f"the replayed allocator disagrees with the largest free block first before op {op}; "
-                f"{len(self._wrong)} of {len(self._runs)} passes have no addresses"
+                f"{len(self._wrong)} of {many(len(self._runs), 'pass has', 'passes have')} no addresses"
             )
         return Placement(
             memory=memory,

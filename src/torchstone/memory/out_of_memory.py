@@ -10,7 +10,7 @@ from torchstone.memory.torch_memory import SNAPSHOT_DIALECT, TRACE_DIALECT
 from torchstone.memory.ttnn_report import CAVEAT, DATABASE_CAVEAT, DATABASE_DIALECT, DIALECT
 from torchstone.record.memory import NONE, Failure, FailureKind, MemoryTimeline
 from torchstone.record.memory_findings import Counterfactual, OutOfMemory, Verdict
-from torchstone.units import show_bytes
+from torchstone.units import many, show_bytes
 
 # --- Diagnosis: what is missing from the log, and which setting adds it ---
 
@@ -79,7 +79,7 @@ def _damage(timeline: MemoryTimeline) -> list[str]:
     if timeline.unread_count:
         first = timeline.unread[0]
         found.append(
-            f"{timeline.unread_count} lines of the runtime could not be read; the first is line "
+            f"{many(timeline.unread_count, 'line')} of the runtime could not be read; the first is line "
             f"{first.line}: {first.reason}."
         )
     if seen.ends_mid_line:

@@ -10,7 +10,7 @@ import msgspec
 
 from torchstone.record.base import Count, Document, Record, Schema
 from torchstone.record.consistency import in_range, same_length
-from torchstone.units import show_bytes, show_count
+from torchstone.units import many, show_bytes, show_count
 
 # --- Hardware limits, and the predicted time of a trace (roofline) ---
 
@@ -455,7 +455,7 @@ class CostTable(Document, frozen=True, kw_only=True):
             )
             for module in largest
         ]
-        unpriced = [f"not priced: {op} ({calls} calls)" for op, calls in self.unpriced.items()]
+        unpriced = [f"not priced: {op} ({many(calls, 'call')})" for op, calls in self.unpriced.items()]
         return html_table(title, ("module", "class", "FLOPs", "bytes read", "bytes written"), rows, notes=unpriced)
 
 
@@ -473,6 +473,7 @@ class SweepPoint(Record, frozen=True, kw_only=True):
     fits: bool | None
     eager_peak_bytes: Count | None = None  # None: not observed
     verdict: Fits | None = None
+    failure: str = ""  # why the forward pass failed at this size: its numbers are those of the ops before that
 
 
 class CostSweep(Document, frozen=True, kw_only=True):

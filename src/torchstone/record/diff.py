@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from torchstone.record.base import Document, Record, Schema
+from torchstone.units import many
 
 
 class Change(StrEnum):
@@ -105,5 +106,5 @@ class FolderDiff(Document, frozen=True, kw_only=True, omit_defaults=False):
         changed = [one for one in self.quantities if one.change is not Change.SAME]
         rows = [(one.name, str(one.before), str(one.after)) for one in changed]
         modules = sum(one.change is not Change.SAME for one in self.modules)
-        title = f"{modules} modules and {len(self.ops)} ops differ" if self.differs else "no difference"
+        title = f"{many(modules, 'module')} and {many(len(self.ops), 'op')} differ" if self.differs else "no difference"
         return html_table(title, ("", *self.sides), rows, notes=self.notes)

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from torchstone.record.base import Count, Document, Record, Schema
 from torchstone.record.consistency import distinct, in_range
+from torchstone.units import many
 
 # Device memory over time, as a runtime's log tells it: op runs, snapshots, programs, graphs, and what was not read. A
 # snapshot is the state *before* its op. Sizes of snapshots are per bank and counted in ticks, the log's own
@@ -452,6 +453,8 @@ class MemoryTimeline(Document, frozen=True, kw_only=True):
                     str(banks) if known and banks != NONE else "",
                 )
             )
-        title = f"{self.source or self.dialect}: {len(self.ops)} operations, {self.passes} passes"
-        unread = [f"{self.unread_count} lines could not be read"] if self.unread_count else []
+        title = (
+            f"{self.source or self.dialect}: {many(len(self.ops), 'operation')}, {many(self.passes, 'pass', 'passes')}"
+        )
+        unread = [f"{many(self.unread_count, 'line')} could not be read"] if self.unread_count else []
         return html_table(title, ("memory", "peak MiB per bank", "capacity MiB per bank", "banks"), rows, notes=unread)

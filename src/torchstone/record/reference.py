@@ -8,6 +8,7 @@ from typing import ClassVar, assert_never
 
 from torchstone.record.base import Count, Document, Record, Schema, Size
 from torchstone.record.consistency import distinct, known
+from torchstone.units import many
 
 # --- Golden data: tensors of the reference run, how to reproduce it, its determinism ---
 
@@ -128,7 +129,7 @@ class WeightsSource(Record, frozen=True, kw_only=True, omit_defaults=False):
                 more = " ..." if len(self.drawn) > _SHOWN_TENSORS else ""
                 names = f"{', '.join(self.drawn[:_SHOWN_TENSORS])}{more}"
                 return (
-                    f"{RANDOM_WEIGHTS} in {len(self.drawn)} tensors that no weight file has ({names}); "
+                    f"{RANDOM_WEIGHTS} in {many(len(self.drawn), 'tensor')} that no weight file has ({names}); "
                     f"all others are pretrained: {self._files()}"
                 )
             case WeightsKind.CODE:
@@ -142,7 +143,7 @@ class WeightsSource(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     def _files(self) -> str:
         names = list(self.files)
-        found = names[0] if len(names) == 1 else f"{len(names)} files"
+        found = names[0] if len(names) == 1 else many(len(names), "file")
         return f"{found} of {self.location}{f' at revision {self.revision[:12]}' if self.revision else ''}"
 
 

@@ -26,7 +26,7 @@ class SourceLines(Record, frozen=True, kw_only=True):
     file_of: tuple[int, ...] = ()  # by call site
     line_of: tuple[int, ...] = ()
     parent_of: tuple[int, ...] = ()  # a call site before it; -1: nothing of the model called it
-    ops: tuple[int, ...] = ()  # call site of each recorded op; -1: no code of the model, as in a backward pass
+    ops: tuple[int, ...] = ()  # call site of each recorded op, backward: of the forward op; -1: no code of the model
     module_calls: tuple[int, ...] = ()  # call site of each recorded module call
     functions: tuple[Function, ...] = ()
 

@@ -25,6 +25,7 @@ from torchstone.record.repeats import (
 from torchstone.record.source_lines import SourceLines
 from torchstone.record.tensor import TensorSpec, TensorTable
 from torchstone.record.trace_consistency import check_trace
+from torchstone.units import many
 
 # --- The capture of a model: everything that ran, in order, with provenance ---
 
@@ -229,7 +230,7 @@ class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True, gc=Tru
         ended = (
             [f"forward() failed in {self.failure.module or 'the root'}: {self.failure.error}"] if self.failure else []
         )
-        title = f"{self.provenance.model}: {len(self.modules)} modules, {self.size.op} op calls"
+        title = f"{self.provenance.model}: {many(len(self.modules), 'module')}, {many(self.size.op, 'op call')}"
         return html_table(title, ("module", "class", "calls"), rows, notes=[*ended, *self.assumed, *self.notes])
 
 

@@ -31,6 +31,7 @@ from torchstone.reference.next_step import next_step
 from torchstone.reference.port_files import PortTensors, read_port
 from torchstone.reference.setup_differences import blame, compare_setup
 from torchstone.reference.spread import layer_errors, spread_words
+from torchstone.units import many
 
 _NAMED = 5
 _FEWEST = 3  # tensors that show a convention of the port
@@ -333,7 +334,11 @@ def _layout_words(fused: tuple[str, ...], found: TensorVerdict) -> str:
 def _layout_notes(verdicts: tuple[TensorVerdict, ...]) -> tuple[str, ...]:
     passed = [one for one in verdicts if one.layout and one.status not in WRONG]
     turned = [one.name for one in passed if one.candidate_shape == one.shape]
-    notes = [f"{len(passed)} of {len(verdicts)} tensors match after a change of layout"] if passed else []
+    notes = (
+        [f"{len(passed)} of {many(len(verdicts), 'tensor matches', 'tensors match')} after a change of layout"]
+        if passed
+        else []
+    )
     if turned:
         notes.append(
             f"{_listed(turned)}: the golden shape, but the dimensions are in another order; code that expects the "
@@ -360,7 +365,7 @@ def _incomplete(verdicts: tuple[TensorVerdict, ...]) -> str:
     lost = [one for one in results if one.status in _LOST]
     if 2 * len(lost) <= len(results) and not any(one.role is Role.OUTPUT for one in lost):
         return ""
-    return f"{len(lost)} of {len(results)} outputs of the model and its modules were not given"
+    return f"{len(lost)} of {many(len(results), 'output')} of the model and its modules were not given"
 
 
 def _notes(golden: Golden, *, compared: bool) -> tuple[str, ...]:

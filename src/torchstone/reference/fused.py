@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from torchstone.reference.layouts import Layout, closest_layout
+from torchstone.units import many
 
 _MAX_ELEMENTS = 1 << 24  # each way to interleave costs a copy of the whole tensor
 _MAX_GROUPS = 64
@@ -108,7 +109,7 @@ class Way:
     def words(self, verb: str) -> str:
         """As a step of a layout."""
         parts = "q, k, v" if len(self.sizes) == 3 else f"{len(self.sizes)} parts"  # noqa: PLR2004 - query, key, value
-        turns = f", interleaved in {self.groups} groups" if self.groups > 1 else ""
+        turns = f", interleaved in {many(self.groups, 'group')}" if self.groups > 1 else ""
         along = f" along dimension {self.dimension}" if self.dimension != -1 else ""
         return f"{verb} {parts}{along}{turns}"
 

@@ -32,6 +32,7 @@ from torchstone.record.unique import unique_modules
 from torchstone.reference.golden_files import INPUTS, OUTPUTS, Golden, require_values, weights_of, why_not_saved
 from torchstone.reference.run_model import Observation, RecordedTensor, observe
 from torchstone.reference.structure import structure_of
+from torchstone.units import many
 
 # --- Which modules' inputs and outputs are saved ---
 
@@ -134,7 +135,9 @@ def _state_notes(model: nn.Module, ran: Observation) -> list[str]:
     if ran.changed_buffers:
         more = " ..." if len(ran.changed_buffers) > _SHOWN else ""
         names = f"{', '.join(ran.changed_buffers[:_SHOWN])}{more}"
-        notes.append(f"a run changes {len(ran.changed_buffers)} buffers ({names}); each run started with them as built")
+        notes.append(
+            f"a run changes {many(len(ran.changed_buffers), 'buffer')} ({names}); each run started with them as built"
+        )
     return notes
 
 

@@ -25,6 +25,7 @@ from torchstone.reference.layouts import (
     possible_layouts,
     sample_of,
 )
+from torchstone.units import many
 
 _RESULTS = (Role.OUTPUT, Role.MODULE_OUTPUT)
 FITS = 0.3  # the largest distance at which values say which tensor it is
@@ -476,7 +477,10 @@ def _reason(
     matching: Matching, port: str, fits: Mapping[str, float], wanted: Sequence[GoldenTensor], scores: _Scores
 ) -> str:
     if scores.too_many:
-        return f"{scores.too_many} tensors are too many to be matched by value; name them, or give a --map"
+        return (
+            f"{many(scores.too_many, 'tensor is', 'tensors are')} too many to be matched by value; "
+            f"name them, or give a --map"
+        )
     tensor = matching.port[port]
     if len(fits) > 1:
         return f"its values fit {' and '.join(list(fits)[:_SHOWN])} equally well; name it, or give a --map"
@@ -486,7 +490,7 @@ def _reason(
     if twin is not None:
         return f"the values of {twin}"
     alike = sum(may_fit(one, tensor) for one in wanted)
-    return f"{alike} golden tensors that fit its shape are left; name it, or give a --map" if alike > 1 else ""
+    return f"{many(alike, 'golden tensor')} that fit its shape are left; name it, or give a --map" if alike > 1 else ""
 
 
 def _equal(left: Tensor, right: Tensor) -> bool:

@@ -24,6 +24,7 @@ from torchstone.record.files import problem_of_archive
 from torchstone.reference.golden_files import OUTPUTS
 from torchstone.reference.structure import tensors_of
 from torchstone.reference.tensorbin import read_tensorbin
+from torchstone.units import many
 
 SETUP_FILE = "setup.json"
 WEIGHTS = "weights"  # tensors below this name are the weights of the port, not results
@@ -107,7 +108,7 @@ def _read_folder(folder: Path) -> PortTensors:
         raise UnreadableFileError(msg)
     setup = folder / SETUP_FILE
     shown = ", ".join(other[:_SHOWN]) + (" ..." if len(other) > _SHOWN else "")
-    notes = (f"{len(other)} files in {folder} are not tensor files and were not read: {shown}",) if other else ()
+    notes = (f"not tensor files, and not read: {many(len(other), 'file')} in {folder}: {shown}",) if other else ()
     return _sorted_out(str(folder), found, kept_as, setup=setup if setup.is_file() else None, notes=notes)
 
 

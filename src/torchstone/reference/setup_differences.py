@@ -22,6 +22,7 @@ from torchstone.reference.golden_files import WEIGHTS_FILE, Golden, raw_bytes, r
 from torchstone.reference.layouts import closest_layout
 from torchstone.reference.match_values import Matching, match_unnamed
 from torchstone.reference.port_files import WEIGHTS, PortTensors
+from torchstone.units import many
 
 _SHOWN = 3
 _MATRIX = 2  # from here on a tensor may be transposed
@@ -103,7 +104,7 @@ def _weights(golden: Golden, port: PortTensors, stated: PortSetup) -> SetupCheck
     if other:
         what = f"the port has other weights for {len(other)} tensor{'s' * (len(other) > 1)}: {_listed(other)}"
         return SetupCheck(aspect="weights", same=False, detail=f"{what}{rest}", names=tuple(other), decisive=True)
-    same = f"{len(given)} of {len(hashes)} tensors have the values of the reference{rest}"
+    same = f"{len(given)} of {many(len(hashes), 'tensor has', 'tensors have')} the values of the reference{rest}"
     return SetupCheck(aspect="weights", same=True, detail=same, decisive=True)
 
 

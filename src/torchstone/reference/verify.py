@@ -47,6 +47,7 @@ from torchstone.reference.make import versions
 from torchstone.reference.port_files import read_candidate
 from torchstone.reference.run_model import copy_inputs, inputs_by_name, observe, seeded
 from torchstone.reference.structure import fill_in
+from torchstone.units import many
 
 # --- Replay: run a model on the golden inputs and compare with the golden outputs ---
 
@@ -121,12 +122,14 @@ def _read_back(path: Path, title: str, expected: Mapping[str, torch.Tensor]) -> 
 
 def _same_tensors(title: str, expected: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]) -> Check:
     same = [name for name, tensor in expected.items() if name in found and _same_bits(tensor, found[name])]
-    return Check(title=title, passed=len(same) == len(expected), detail=f"{len(same)} of {len(expected)} tensors")
+    return Check(
+        title=title, passed=len(same) == len(expected), detail=f"{len(same)} of {many(len(expected), 'tensor')}"
+    )
 
 
 def _every_tensor_saved(made: Golden) -> Check:
     lost = [f"{one.name} ({one.reason})" for one in made.data.tensors if one.reason]
-    saved = f"{len(made.tensors)} of {len(made.data.tensors)} tensors"
+    saved = f"{len(made.tensors)} of {many(len(made.data.tensors), 'tensor')}"
     return Check(
         title="every tensor was saved",
         passed=not lost,
@@ -143,7 +146,7 @@ def _outputs_present(made: Golden) -> Check:
     return Check(
         title="the model returns tensors, and none of them is all NaN or Inf",
         passed=bool(outputs) and not lost,
-        detail=f"{len(outputs)} outputs, {whole} of them without NaN or Inf{all_lost}",
+        detail=f"{many(len(outputs), 'output')}, {whole} of them without NaN or Inf{all_lost}",
     )
 
 
@@ -176,7 +179,7 @@ def _noise_measured(folder: Path, made: Golden) -> Check:
     wanted = [name for name in floats if name in made.tensors]
     found = [name for name in wanted if noise is not None and any(name in floors for floors in noise.floors.values())]
     formats = ", ".join(noise.floors) if noise is not None else "no format"
-    detail = f"{len(found)} of {len(wanted)} tensors, in {formats}"
+    detail = f"{len(found)} of {many(len(wanted), 'tensor')}, in {formats}"
     return Check(title=title, passed=len(found) == len(wanted), detail=detail)
 
 
@@ -204,7 +207,7 @@ def _built_again(model: nn.Module, made: Golden, rebuild: Callable[[], nn.Module
     except TorchstoneError as error:
         return Check(title=title, passed=False, detail=str(error))
     if found.sha256 == made.data.weights.sha256:
-        return Check(title=title, passed=True, detail=f"{found.tensors} tensors")
+        return Check(title=title, passed=True, detail=many(found.tensors, "tensor"))
     way_out = "save them with --with-weights, or set a seed in the model's code"
     return Check(title=title, passed=False, detail=f"the source builds different weights each time; {way_out}")
 
@@ -306,11 +309,13 @@ def _version_notes(data: GoldenData) -> list[str]:
         if name in _DECIDE_BITS and now.get(name) != then
     ]
     if data.threads != torch.get_num_threads():
-        notes.append(f"made with {data.threads} threads, replayed with {torch.get_num_threads()}: last bits may differ")
+        notes.append(
+            f"made with {many(data.threads, 'thread')}, replayed with {torch.get_num_threads()}: last bits may differ"
+        )
     return notes
 
 
 def _bits_note(found: Comparison) -> list[str]:
     measured = [verdict.errors for verdict in found.verdicts if verdict.errors is not None]
     equal = sum(errors.equal for errors in measured)
-    return [f"{equal} of {len(measured)} tensors are equal bit for bit"]
+    return [f"{equal} of {many(len(measured), 'tensor is', 'tensors are')} equal bit for bit"]

@@ -5,7 +5,7 @@ from torchstone.check.summary import forms_in_words, twin_in_words, verdict_sent
 from torchstone.numerics.profiles import rule_in_words
 from torchstone.record.check import FAILED_STATUSES, CheckComparison, CheckedModule, CheckResult, Numbers
 from torchstone.report.text import Paint, aligned
-from torchstone.units import show_count, show_seconds
+from torchstone.units import many, show_count, show_seconds
 
 # --- One check ---
 
@@ -81,7 +81,9 @@ def _drift(result: CheckResult, paint: Paint) -> str:
     more = len(found.layers) - len(shown)
     table = aligned(rows, right=(2, 3, 4, 5, 6, 7, 8), paint=paint)
     code = f" ({found.code})" if found.code else ""
-    return f"drift{code}: {found.verdict}\n{table}" + (f"\nand {more} more layers, in check.json" if more else "")
+    return f"drift{code}: {found.verdict}\n{table}" + (
+        f"\nand {many(more, 'more layer')}, in check.json" if more else ""
+    )
 
 
 def _kinds(result: CheckResult, paint: Paint) -> str:
@@ -152,7 +154,7 @@ def first_failing(module: CheckedModule) -> str:
 def _footer(result: CheckResult, paint: Paint) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in sorted(result.counts.items()))
     took = show_seconds(result.elapsed_s)
-    runs = "1 run" if result.tasks == 1 else f"{result.tasks} runs"
+    runs = many(result.tasks, "run")
     rule = rule_in_words(result.profile, asked=bool(result.tolerance))
     ran = f"{runs} on the backend, {took} in total; {_origins(result)}"
     return paint(f"unique modules: {counts}; {ran}\n{rule}", "dim")
@@ -217,6 +219,6 @@ def _word(status: str | None) -> str:
 
 
 def _side(found: CheckComparison, side: int) -> str:
-    share = f"{found.working_calls[side]:,} of {found.op_calls[side]:,} op calls pass"
+    share = f"{found.working_calls[side]:,} of {many(found.op_calls[side], 'op call passes', 'op calls pass')}"
     to_fix = ", ".join(dict.fromkeys(found.findings[side])) or "no failures"
     return f"{found.sides[side]}: {share}; {to_fix}"

@@ -24,7 +24,7 @@ from torchstone.record.unique import Fold, module_folds
 from torchstone.report.text import Paint, aligned, failure_text, paint_label, plain, tree_labels
 from torchstone.report.view.modules import ModuleRow, folded_rows, module_rows
 from torchstone.report.view.source_lines import Amounts, function_rows
-from torchstone.units import show_bytes, show_count, show_seconds
+from torchstone.units import many, show_bytes, show_count, show_seconds
 
 # --- Tree, ops, totals, traffic, peak ---
 
@@ -123,7 +123,7 @@ def ops_text(table: CostTable, top: int, paint: Paint = plain) -> str:
     left = [row for row in table.ops[top:] if row.kind is not Kind.VIEW]
     if left:
         flops, moved = sum(row.flops for row in left), sum(row.bytes_read + row.bytes_written for row in left)
-        lines.append((f"{len(left)} more ops", "", f"{sum(row.calls for row in left):,}", show_count(flops),
+        lines.append((many(len(left), "more op"), "", f"{sum(row.calls for row in left):,}", show_count(flops),
                       share(flops, table.totals.flops), f"{show_bytes(moved)} moved", ""))  # fmt: skip
     return aligned(lines, right=(2, 3, 4, 5, 6), paint=paint)
 
@@ -208,7 +208,7 @@ def totals_text(table: CostTable, paint: Paint = plain) -> str:
         ("peak", f"{peak_range(table)}; at {table.peak.op or 'start'} in {table.peak.module or '(root)'}"),
         *([("cache", cache_text(table.cache))] if table.cache else []),
         ("counted", f"{counted}; causal attention {rules.causal}; logits {rules.logits}{phase}"),
-        ("ops", f"{totals.op_calls:,} calls, {totals.unpriced_calls:,} unpriced"),
+        ("ops", f"{many(totals.op_calls, 'call')}, {totals.unpriced_calls:,} unpriced"),
     ]
     rows.extend(("note", note) for note in table.notes)
     return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
@@ -219,9 +219,9 @@ def cache_text(cache: CacheMemory) -> str:
     parts = []
     for part in cache.parts:
         layers = f"{part.layers} {'layer' if part.layers == 1 else 'layers'}"
-        tokens = "" if part.tokens is None else f" x {part.tokens:,} tokens"
+        tokens = "" if part.tokens is None else f" x {many(part.tokens, 'token')}"
         parts.append(f"{show_bytes(part.size_bytes)} {part.kind} ({layers}{tokens})")
-    blocks = "" if cache.block_size is None else f", in blocks of {cache.block_size:,} tokens"
+    blocks = "" if cache.block_size is None else f", in blocks of {many(cache.block_size, 'token')}"
     return f"{show_bytes(cache.size_bytes)} {cache.when}{blocks}: {', '.join(parts)}"
 
 
@@ -472,7 +472,7 @@ def _optimiser_text(table: CostTable, paint: Paint) -> str:
         return ""
     peak_bytes = table.totals.peak_bytes + step.state_bytes
     rows = [
-        ("optimizer", f"{step.name} over {step.parameters:,} parameters: {show_count(step.flops)}FLOPs a step"),
+        ("optimizer", f"{step.name} over {many(step.parameters, 'parameter')}: {show_count(step.flops)}FLOPs a step"),
         ("states", f"{show_bytes(step.state_bytes)}, gradients {show_bytes(step.gradient_bytes)}"),
         ("peak", f"{show_bytes(peak_bytes)} with the states"),
     ]
@@ -489,26 +489,44 @@ def _optimiser_text(table: CostTable, paint: Paint) -> str:
 _WIDEST = 24
 
 
-def sweep_text(parameter: str, points: Sequence[tuple[int, CostTable]], paint: Paint = plain) -> str:
-    """One line for each value of the parameter."""
+_NO_FAILURES: Mapping[int, str] = {}
+
+
+def sweep_text(
+    parameter: str,
+    points: Sequence[tuple[int, CostTable]],
+    paint: Paint = plain,
+    failures: Mapping[int, str] = _NO_FAILURES,
+) -> str:
+    """One line for each value of the parameter; where the forward pass failed, the reason in place of numbers."""
     first = points[0][1]
     header = [parameter, unit_of(first), "matmul", "moved", "fused", "peak", f"{unit_of(first)} per byte"]
     predicted = first.prediction is not None
     lines: list[list[str]] = [[*header, *(["predicted", "fits"] if predicted else []), f"log {unit_of(first)}"]]
-    bars = _bars([table.totals.flops for _, table in points])
-    for (value, table), bar in zip(points, bars, strict=True):
-        lines.append([*_cells(value, table), *(_predicted(table) if predicted else []), bar])
-    text = aligned(lines, right=range(len(lines[0]) - 1), paint=paint)
-    if len(points) > 1 and all(table.totals == first.totals for _, table in points):
-        text += f"\n\nnote  {parameter} has no effect here: neither the model nor its inputs use it"
-    return text
+    ran = [(value, table) for value, table in points if value not in failures]
+    bars = dict(zip([value for value, _ in ran], _bars([table.totals.flops for _, table in ran]), strict=True))
+    for value, table in points:
+        if value in failures:
+            lines.append([f"{value:,}", *["-"] * (len(lines[0]) - 2), "fails"])
+        else:
+            lines.append([*_cells(value, table), *(_predicted(table) if predicted else []), bars[value]])
+    notes = [f"{parameter} = {value:,}: the forward pass fails: {error}" for value, error in failures.items()]
+    if len(ran) > 1 and all(table.totals == first.totals for _, table in ran):
+        notes.append(f"{parameter} has no effect here: neither the model nor its inputs use it")
+    table_text = aligned(lines, right=range(len(lines[0]) - 1), paint=paint)
+    return "\n\n".join([table_text, *(["\n".join(f"note  {one}" for one in notes)] if notes else [])])
 
 
-def sweep_csv(parameter: str, points: Sequence[tuple[int, CostTable]]) -> str:
-    """One line for each value of the parameter, for a spreadsheet."""
+def sweep_csv(
+    parameter: str, points: Sequence[tuple[int, CostTable]], failures: Mapping[int, str] = _NO_FAILURES
+) -> str:
+    """One line for each value of the parameter, for a spreadsheet; where the forward pass failed, without numbers."""
     fields = ("flops", "matmul_flops", "bytes_read", "bytes_written", "peak_bytes", "unpriced_calls")
     lines = [",".join((parameter, *fields, "fused_bytes", "predicted_s", "fits"))]
     for value, table in points:
+        if value in failures:
+            lines.append(f"{value}" + "," * (len(fields) + 3))
+            continue
         found = table.prediction
         cells = [value, *(getattr(table.totals, field) for field in fields), table.traffic.fused.total_bytes]
         lines.append(",".join(map(str, [*cells, *(("", "") if found is None else (found.total_s, found.fits))])))
@@ -534,6 +552,8 @@ def _predicted(table: CostTable) -> list[str]:
 
 
 def _bars(values: Sequence[int]) -> list[str]:
+    if not values:
+        return []
     heights = [log2(value) if value > 0 else 0.0 for value in values]
     lowest, highest = min(heights), max(heights)
     spread = highest - lowest or 1.0

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from torchstone.record.config import StoreInfo, TracedPeak, TraceRun
 from torchstone.record.config_summary import ImportSummary, TraceSummary
 from torchstone.report.text import Paint, aligned, plain
+from torchstone.units import many
 
 _MOST_SHOWN = 20
 
@@ -12,7 +13,7 @@ _MOST_SHOWN = 20
 def trace_text(summary: TraceSummary) -> str:
     """One line for each source, then the totals."""
     lines = [
-        f"{source.ending:8}{source.name}: {source.calls:,} calls, {source.configurations:,} configurations"
+        f"{source.ending:8}{source.name}: {many(source.calls, 'call')}, {many(source.configurations, 'configuration')}"
         + ("" if source.kept else ", not stored")
         + (f"\n        {source.detail}" if source.detail else "")
         + "".join(f"\n        {_peak_text(peak)}" for peak in source.peaks)
@@ -20,13 +21,13 @@ def trace_text(summary: TraceSummary) -> str:
     ]
     roles = ", ".join(f"{count} {role}" for role, count in summary.roles.items())
     lines.append(
-        f"{summary.calls:,} calls of {summary.operations:,} operators, "
-        f"{summary.configurations:,} configurations" + (f" ({roles})" if roles else "")
+        f"{many(summary.calls, 'call')} of {many(summary.operations, 'operator')}, "
+        f"{many(summary.configurations, 'configuration')}" + (f" ({roles})" if roles else "")
     )
     if summary.ttnn is not None:
         lines.append(
-            f"{summary.ttnn.operations:,} ttnn operations among them: {summary.ttnn.calls:,} calls, "
-            f"{summary.ttnn.configurations:,} configurations"
+            f"{many(summary.ttnn.operations, 'ttnn operation')} among them: {many(summary.ttnn.calls, 'call')}, "
+            f"{many(summary.ttnn.configurations, 'configuration')}"
         )
     if summary.chains is not None:
         lines.append(f"{summary.chains:,} chains of ops that feed each other")
@@ -46,8 +47,8 @@ def _peak_text(peak: TracedPeak) -> str:
 def import_text(summary: ImportSummary) -> str:
     """The imported configurations, damaged and missing arguments, and verified hashes."""
     lines = [
-        f"{summary.path} ({summary.format}): {summary.configurations} configurations of "
-        f"{summary.operations} ops, {summary.new} new"
+        f"{summary.path} ({summary.format}): {many(summary.configurations, 'configuration')} of "
+        f"{many(summary.operations, 'op')}, {summary.new} new"
     ]
     damaged = summary.damaged
     if damaged.arguments:
@@ -55,7 +56,7 @@ def import_text(summary: ImportSummary) -> str:
         for kind in damaged.kinds:
             lines.append(f"  {kind.arguments:>6}  {kind.kind}: {'repaired' if kind.repaired else 'kept as text'}")
     if summary.not_recorded:
-        lines.append(f"  {sum(kind.arguments for kind in summary.not_recorded)} arguments not recorded:")
+        lines.append(f"  {many(sum(kind.arguments for kind in summary.not_recorded), 'argument')} not recorded:")
         lines += [f"  {kind.arguments:>6}  {kind.kind}: kept as text" for kind in summary.not_recorded]
     hashes = summary.hashes
     if hashes.given:
@@ -84,7 +85,7 @@ def contents_text(name: str, info: StoreInfo, runs: Sequence[TraceRun], paint: P
 def verify_text(configurations: int, problems: Sequence[str], *, hashes: int, verified: int) -> str:
     """How many problems a database has, and the first of them."""
     lines = [
-        f"{configurations} configurations, {len(problems)} problems",
+        f"{many(configurations, 'configuration')}, {many(len(problems), 'problem')}",
         f"{verified} of {hashes} foreign hashes verified",
         *(f"  {line}" for line in problems[:_MOST_SHOWN]),
     ]

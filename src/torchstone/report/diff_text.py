@@ -2,7 +2,7 @@
 
 from torchstone.record.diff import Change, FolderDiff, ModuleDiff, Quantity
 from torchstone.report.text import Paint, aligned
-from torchstone.units import show_bytes, show_count, show_seconds
+from torchstone.units import many, show_bytes, show_count, show_seconds
 
 _MOST_ROWS = 20
 _LONGEST_SHAPES = 100
@@ -32,7 +32,8 @@ def headline(found: FolderDiff) -> str:
     if not found.differs:
         return f"no difference ({compared})"
     counts = {change: sum(one.change is change for one in found.modules) for change in Change}
-    said = [f"{number:,} modules {change.value}" for change, number in counts.items() if number]
+    order = (Change.CHANGED, Change.ADDED, Change.REMOVED, Change.SAME)  # what differs first
+    said = [f"{many(counts[one], 'module')} {one.value}" for one in order if counts[one]]
     return f"{', '.join(said) or 'they differ'} ({compared})"
 
 
@@ -64,7 +65,7 @@ def what_differs(module: ModuleDiff) -> str:
     if module.statuses[0] != module.statuses[1]:
         said.append(f"status {', now '.join(one or 'none' for one in module.statuses)}")
     if module.tensors:
-        said.append(f"{module.tensors} golden tensors or weights")
+        said.append(many(module.tensors, "golden tensor or weight", "golden tensors or weights"))
     return "; ".join(said)
 
 

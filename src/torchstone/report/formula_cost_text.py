@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from torchstone.record.formula import Coverage, FormulaCost, FormulaModule
 from torchstone.report.text import Paint, aligned, plain
-from torchstone.units import show_bytes, show_count
+from torchstone.units import many, show_bytes, show_count
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 
@@ -34,7 +34,7 @@ def _optimizer(result: FormulaCost) -> str:
         return ""
     each = step.flops // step.parameters if step.parameters else 0
     return (
-        f"optimizer: one step of {step.name} is {each} FLOPs for each of {step.parameters:,} parameters, "
+        f"optimizer: one step of {step.name} is {each} FLOPs for each of {many(step.parameters, 'parameter')}, "
         f"{show_count(step.flops)}FLOPs; {show_bytes(step.bytes_read)} read, {show_bytes(step.bytes_written)} written"
     )
 
@@ -81,7 +81,7 @@ def _differences(result: FormulaCost) -> str:
                  if formula is not None and formula != traced]  # fmt: skip
         lines.append(f"differs: {module.path or '(root)'} ({module.class_name}): {'; '.join(parts)}")
     left = len(result.disagreeing) - len(lines)
-    return "\n".join([*lines, *([f"and {left} more modules differ"] if left else [])])
+    return "\n".join([*lines, *([f"and {many(left, 'more module differs', 'more modules differ')}"] if left else [])])
 
 
 def _coverage(result: FormulaCost) -> str:
@@ -92,8 +92,9 @@ def _coverage(result: FormulaCost) -> str:
         f"{module.class_name}: {module.reason}" for module in result.modules if module.coverage is Coverage.TRACED
     )
     lines = [
-        f"coverage: {counts} of {len(result.modules)} modules",
-        f"agreement: {agree} of {agree + len(result.disagreeing)} modules with a formula match the trace exactly",
+        f"coverage: {counts} of {many(len(result.modules), 'module')}",
+        f"agreement: {agree} of {many(agree + len(result.disagreeing), 'module')} with a formula "
+        f"match the trace exactly",
         f"all formulas were evaluated in {result.evaluation_s * 1000:.0f} ms",
     ]
     return "\n".join([*lines, *(f"traced only: {reason}" for reason in reasons)])

@@ -10,7 +10,7 @@ from torchstone.formula.language.expression import Expression, Negate, Number, P
 from torchstone.formula.language.print import show
 from torchstone.record.formula import FormulaEntry, Quantity, TradeOff
 from torchstone.report.text import Paint, aligned, plain
-from torchstone.units import show_bytes, show_count, show_seconds
+from torchstone.units import many, show_bytes, show_count, show_seconds
 
 if TYPE_CHECKING:
     from torchstone.formula.algebra.growth import DominantRange, Growth, Solution
@@ -61,7 +61,7 @@ def _status(entry: FormulaEntry) -> str:
         parts.append(validation.date)
     if evidence is not None:
         routes = f" by {', '.join(evidence.routes)}" if evidence.routes else ""
-        parts.append(f"{evidence.points_checked} points{routes}, largest error {evidence.max_error}")
+        parts.append(f"{many(evidence.points_checked, 'point')}{routes}, largest error {evidence.max_error}")
     parts += [f"{library} {version}" for library, version in entry.versions.items()]
     return "; ".join(parts)
 
@@ -220,7 +220,7 @@ def _derived(entry: FormulaEntry) -> str:
         lines += [f"  weights {memory.weights_template}"] if memory.weights_template else []
     lines += [f"  where   {condition}" for condition in entry.domain]
     if evidence is not None:
-        lines.append(f"  exact at {evidence.points_checked} settings ({', '.join(evidence.routes)})")
+        lines.append(f"  exact at {many(evidence.points_checked, 'setting')} ({', '.join(evidence.routes)})")
     return "\n".join(lines)
 
 
@@ -234,7 +234,7 @@ def changes_text(changes: "Sequence[Change]") -> str:
     differing = sum(change.differs for change in changes)
     added = sum(change.kind == "added" for change in changes)
     removed = sum(change.kind == "removed" for change in changes)
-    lines.append(f"{differing} formulas differ, {added} are new, {removed} are gone.")
+    lines.append(f"{many(differing, 'formula differs', 'formulas differ')}, {added} are new, {removed} are gone.")
     return "\n".join(lines)
 
 
@@ -255,7 +255,10 @@ def validation_text(
     if not_built:
         parts.append(f"not compared, since nothing builds them: {', '.join(not_built)}")
     num_wrong = len(differences) + len(refuted or {})
-    parts.append(f"{sum(agree.values()):,} calls of {len(agree)} entries agree, {num_wrong} entries differ.")
+    parts.append(
+        f"{many(sum(agree.values()), 'call')} of "
+        f"{many(len(agree), 'entry agrees', 'entries agree')}, {many(num_wrong, 'entry differs', 'entries differ')}."
+    )
     return "\n\n".join(parts)
 
 

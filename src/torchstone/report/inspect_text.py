@@ -10,7 +10,7 @@ from torchstone.record.unique import unique_modules
 from torchstone.report.text import Paint, aligned, paint_label, plain, tree_labels
 from torchstone.report.view.modules import ModuleRow, folded_rows, module_rows
 from torchstone.report.view.overview import operator_rows, totals, use_rows, variant_rows
-from torchstone.units import show_bytes, show_count
+from torchstone.units import many, show_bytes, show_count
 
 COLUMNS = ("class", "params", "inputs", "outputs", "calls", "bytes")
 _RIGHT = ("params", "calls", "bytes")
@@ -35,7 +35,7 @@ def tree_text(trace: Trace, options: TreeOptions, paint: Paint = plain) -> str:
         wanted = options.text.lower()
         matching = [row for row in shown if wanted in row.path.lower() or wanted in row.class_name.lower()]
         labels = [row.path or "(root)" for row in matching]
-        count = f"{len(matching)} of {len(shown)} rows contain {options.text!r}"
+        count = f"{len(matching)} of {many(len(shown), 'row contains', 'rows contain')} {options.text!r}"
         return f"{_table(matching, labels, options, paint)}\n{count}"
     return _table(shown, tree_labels(shown, rows, fold=options.fold), options, paint)
 
@@ -77,13 +77,13 @@ def totals_text(trace: Trace, paint: Paint = plain) -> str:
     """The totals, the capture mode, and assumptions about the inputs."""
     found = totals(trace)
     provenance = trace.provenance
-    not_sized = f", {found.unsized_parameters} tensors of unknown size" if found.unsized_parameters else ""
+    not_sized = f", {many(found.unsized_parameters, 'tensor')} of unknown size" if found.unsized_parameters else ""
     rows = [
         ("parameters", f"{found.parameters:,} ({show_bytes(found.parameter_bytes)}{not_sized})"),
         ("trainable", f"{found.trainable_parameters:,}"),
         ("buffers", show_bytes(found.buffer_bytes)),
         ("modules", f"{found.modules:,} ({found.unique_modules:,} unique, {found.called_modules:,} called)"),
-        ("ops", f"{found.ops:,} calls of {found.distinct_ops:,} operators"),
+        ("ops", f"{many(found.ops, 'call')} of {many(found.distinct_ops, 'operator')}"),
         ("captured", f"with {provenance.mode} tensors ({provenance.mode_reason})"),
         ("inputs", provenance.inputs or "given"),
     ]

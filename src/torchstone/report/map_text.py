@@ -3,7 +3,7 @@
 from torchstone.record.mapping import ACCEPTED, UNMAPPED, MappedOp, MemoryPlan, ModelMapping
 from torchstone.report.text import Paint, aligned, plain
 from torchstone.report.ttnn_text import NO_VALUES
-from torchstone.units import show_bytes, show_count
+from torchstone.units import many, show_bytes, show_count
 
 _CUT = 90
 
@@ -20,19 +20,19 @@ def mapping_text(mapping: ModelMapping, *, limit: int = 15, paint: Paint = plain
     where = f"{'mock ' if mapping.mock else ''}{mapping.device}, {mapping.version}"
     lines = [
         f"{mapping.model} on {where}",
-        f"{share(mapping.accepted_calls, mapping.calls)} of {mapping.calls:,} op calls and "
+        f"{share(mapping.accepted_calls, mapping.calls)} of {many(mapping.calls, 'op call')} and "
         f"{share(mapping.accepted_flops, mapping.flops)} of {flops} FLOPs map to ttnn and are accepted",
         "calls: " + ", ".join(f"{count:,} {name}" for name, count in mapping.outcomes.items()),
         "become: " + ", ".join(f"{count:,} {name}" for name, count in mapping.kinds.items()),
     ]
     if views:
-        lines.append(f"views: {free:,} of {views:,} calls build no program; the others move data on the device")
+        lines.append(f"views: {free:,} of {many(views, 'call')} build no program; the others move data on the device")
     if mapping.plan is not None:
         lines.append(plan_sentence(mapping.plan))
     if mapping.skeletons:
         written = sum(not one.startswith("none") for one in mapping.skeletons.values())
         lines.append(
-            f"skeletons: {written:,} of {len(mapping.skeletons):,} unique modules as code that runs on the device"
+            f"skeletons: {written:,} of {many(len(mapping.skeletons), 'unique module')} as code that runs on the device"
         )
     for title, groups in (("Not accepted, largest impact first", fixable(mapping)), ("No mapping", missing(mapping))):
         if groups:
@@ -45,7 +45,7 @@ def plan_sentence(plan: MemoryPlan) -> str:
     """The peaks of both memories and their ops, or the op that the model ended at."""
     dram = f"{show_bytes(plan.peak_dram_bytes)}{_of(plan.dram_capacity_bytes)} per DRAM bank"
     l1 = f"{show_bytes(plan.peak_l1_bytes)}{_of(plan.l1_capacity_bytes)} per L1 bank with circular and dataflow buffers"
-    unknown = f"; {plan.unknown_ops:,} ops could not be asked for their own buffers" if plan.unknown_ops else ""
+    unknown = f"; {many(plan.unknown_ops, 'op')} could not be asked for their own buffers" if plan.unknown_ops else ""
     if plan.outcome == ACCEPTED:
         where = f" (at {plan.peak_dram_op})" if plan.peak_dram_op else ""
         place = f" (at {plan.peak_l1_op})" if plan.peak_l1_op else ""

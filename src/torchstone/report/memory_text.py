@@ -20,7 +20,7 @@ from torchstone.record.memory_findings import (
     Peak,
 )
 from torchstone.report.text import Paint, aligned, plain
-from torchstone.units import show_bytes
+from torchstone.units import many, show_bytes
 
 _PERCENT = 100
 _WIDEST = 70
@@ -179,7 +179,7 @@ def passes_text(study: Study) -> list[str]:
             end = f"; out of memory at about step {step:,} of this graph"
         lines.append(
             f"{one.memory}: +{show_bytes(one.bytes_per_pass)} per bank with each pass of graph {one.graph} "
-            f"({one.passes} passes): {parts_text(one.parts)}{end}."
+            f"({many(one.passes, 'pass', 'passes')}): {parts_text(one.parts)}{end}."
         )
     return lines
 
@@ -211,7 +211,7 @@ def late_text(study: Study, *, top: int, paint: Paint) -> str:
         one = late.allocation
         call = study.call(one.last_use)
         where = plain_location(call.location) if call and call.location != "unknown" else ""
-        until = f"{late.idle_calls} calls" if late.is_freed else f"{late.idle_calls} calls, never freed"
+        until = many(late.idle_calls, "call") if late.is_freed else f"{many(late.idle_calls, 'call')}, never freed"
         last = f"op {one.last_use}{f', {where}' if where else ''}"
         rows.append([_short(one.owner), one.memory, show_bytes(one.bank_bytes), until, last])
     return aligned(rows, right=(2,), paint=paint) if len(rows) > 1 else ""
@@ -254,7 +254,8 @@ def comparison_text(first: Study, second: Study, found: MemoryComparison, *, top
         rows.append([known.memory if known else "", *sizes, change])
     parts = [aligned(rows, right=(1, 2, 3), paint=paint)]
     parts.append(
-        f"{found.same_ops:,} ops are the same, {found.removed_ops:,} only in the first, {found.added_ops:,} only in "
+        f"{many(found.same_ops, 'op is', 'ops are')} the same, {found.removed_ops:,} only in the "
+        f"first, {found.added_ops:,} only in "
         f"the second{_first_difference(first, second, found)}"
     )
     shown = sorted(

@@ -7,6 +7,7 @@ from torchstone.record.tensor import TensorSpec, contiguous_strides
 from torchstone.record.ttnn import TtnnMemory, TtnnShard, TtnnTensor, sizes_of, ttnn_memory, ttnn_tensor
 from torchstone.record.value import Atom, Entries, Fields, Items, Opaque, Value, entry
 from torchstone.report.text import Paint, aligned, plain
+from torchstone.units import many
 
 # --- Values of a configuration in one line, as kernel authors read them ---
 
@@ -175,7 +176,7 @@ def _natural(text: str) -> tuple[bool, float, str]:
 
 def _several(texts: Sequence[str]) -> str:
     shown = " | ".join(texts[:_MOST_VALUES])
-    return f"{len(texts)} values: {shown}" + (" | ..." if len(texts) > _MOST_VALUES else "")
+    return f"{many(len(texts), 'value')}: {shown}" + (" | ..." if len(texts) > _MOST_VALUES else "")
 
 
 def _notes(seen: SeenConfiguration) -> dict[str, str]:
@@ -218,9 +219,11 @@ def coverage_text(coverage: ModelCoverage, *, top: int, paint: Paint = plain) ->
     """The share first, then the ops with the most uncovered calls."""
     lines = [_headline(coverage)]
     if coverage.uncounted:
-        lines.append(f"{coverage.uncounted} places have no count of calls and are not part of this share")
+        lines.append(f"not part of this share: {many(coverage.uncounted, 'place')} without a count of calls")
     lines.append(
-        f"{coverage.passed} of {coverage.configurations} configurations pass; {coverage.failed_calls} calls fail, "
+        f"{coverage.passed} of "
+        f"{many(coverage.configurations, 'configuration')} pass; "
+        f"{many(coverage.failed_calls, 'call fails', 'calls fail')}, "
         f"{coverage.calls - coverage.passed_calls - coverage.failed_calls} were not tested"
     )
     rows = [("op", "calls", "pass", "fail", "not tested", "covered")]
@@ -234,7 +237,10 @@ def coverage_text(coverage: ModelCoverage, *, top: int, paint: Paint = plain) ->
 def untested_text(coverage: ModelCoverage, *, top: int, paint: Paint = plain) -> str:
     """The ops that no vector tested in some configuration, those of the most models first."""
     share = _percent(coverage.passed_calls, coverage.calls)
-    head = f"{len(coverage.models)} models on {coverage.backend}: {share} of {coverage.calls} calls covered"
+    head = (
+        f"{many(len(coverage.models), 'model')} on {coverage.backend}: {share} of "
+        f"{many(coverage.calls, 'call')} covered"
+    )
     ops = sorted(
         (op for op in coverage.ops if op.untested_models),
         key=lambda op: (-op.untested_models, op.passed_calls - op.calls),
@@ -246,7 +252,7 @@ def untested_text(coverage: ModelCoverage, *, top: int, paint: Paint = plain) ->
         configurations = op.configurations - op.passed - op.failed
         calls = op.calls - op.passed_calls - op.failed_calls
         rows.append((op.op, str(op.untested_models), str(configurations), str(calls)))
-    hidden = [f"{len(ops) - top} more ops (--top)"] if len(ops) > top else []
+    hidden = [f"{many(len(ops) - top, 'more op')} (--top)"] if len(ops) > top else []
     return "\n".join([head, "", aligned(rows, right=(1, 2, 3), paint=paint), *hidden])
 
 
@@ -255,7 +261,7 @@ def _headline(coverage: ModelCoverage) -> str:
     if not coverage.calls:
         return f"{names} on {coverage.backend}: no calls were counted, so the share is unknown"
     share = _percent(coverage.passed_calls, coverage.calls)
-    calls = f"{coverage.passed_calls} of {coverage.calls} calls"
+    calls = f"{coverage.passed_calls} of {many(coverage.calls, 'call')}"
     return f"{names} on {coverage.backend}: {share} covered, {calls} are of configurations that pass"
 
 

@@ -6,6 +6,7 @@ from urllib.parse import quote
 from torchstone.record.vector import FAILED, Status, SweepRun, VectorResult
 from torchstone.report.ci import Case, CiResults, Failures
 from torchstone.report.sweep_text import short_id
+from torchstone.units import many
 
 
 def sweep_for_ci(run: SweepRun, *, failed: bool) -> CiResults:
@@ -56,7 +57,7 @@ def _annotations(backend: str, failed: list[VectorResult]) -> list[tuple[str, st
     found = []
     for group in sorted(by_op.values(), key=lambda group: (-sum(one.calls for one in group), group[0].op)):
         first = group[0]
-        more = f" (and {len(group) - 1} more vectors)" if len(group) > 1 else ""
+        more = f" (and {many(len(group) - 1, 'more vector')})" if len(group) > 1 else ""
         found.append((f"{first.op} on {backend}: {first.outcome.value}", f"{short_id(first.id)} {first.detail}{more}"))
     return found
 

@@ -13,7 +13,7 @@ from torchstone.report.view.sweeps import op_rows
 from torchstone.sweep.compare_runs import Pair, RunComparison
 from torchstone.sweep.history import FirstBad, HistorySummary
 from torchstone.sweep.perf_gate import Change, PerfComparison
-from torchstone.units import show_seconds
+from torchstone.units import many, show_seconds
 
 _TEMPORARY = re.compile(r"(?:/[\w.-]+)*/tmp\w+(?:/[\w.-]+)*")  # files that have another name each time
 _CHANGING = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -91,7 +91,8 @@ def _title(run: SweepRun) -> str:
     version = f" ({run.backend_version})" if run.backend_version else ""
     state = "" if run.finished else ", interrupted: finish it with --resume"
     return (
-        f"run {run.run} on {run.backend}{version}: {len(run.results):,} vectors, {show_seconds(run.elapsed_s)}{state}"
+        f"run {run.run} on {run.backend}{version}: {many(len(run.results), 'vector')}, "
+        f"{show_seconds(run.elapsed_s)}{state}"
     )
 
 
@@ -102,7 +103,7 @@ def _failures(groups: dict[str, list[VectorResult]], limit: int, paint: Paint) -
         shown = ops[0] if len(ops) == 1 else f"{ops[0]} and {len(ops) - 1} more"
         lines.append([f"{len(group):,}", shown, _cut(cause), short_id(group[0].id)])
     if len(groups) > limit:
-        lines.append(["", "", f"{len(groups) - limit} more causes; --json has all", ""])
+        lines.append(["", "", f"{many(len(groups) - limit, 'more cause')}; --json has all", ""])
     return aligned(lines, right=(0,), paint=paint)
 
 
@@ -143,7 +144,7 @@ def side_by_side_text(history: SweepHistory, *, limit: int = _SHOWN, paint: Pain
             cells.append("-" if counts is None else f"{counts[0]} of {counts[0] + counts[1]}{kind}")
         lines.append([row.op, f"{row.calls:,}", *cells])
     if len(rows) > limit:
-        lines.append([f"{len(rows) - limit} more ops", "", *["" for _ in backends]])
+        lines.append([many(len(rows) - limit, "more op"), "", *["" for _ in backends]])
     return aligned(lines, right=range(1, len(backends) + 2), paint=paint)
 
 
@@ -174,13 +175,13 @@ def vector_text(history: Sequence[tuple[SweepRun, VectorResult]], call: str, pai
 def generate_text(summary: GenerateSummary) -> str:
     """The vectors that were generated: how many, how long they take, why some are invalid."""
     suites = ", ".join(f"{count:,} in {suite}" for suite, count in summary.suites.items())
-    lines = [f"{summary.vectors:,} vectors of {summary.modules:,} modules ({suites or 'no suite'})"]
+    lines = [f"{many(summary.vectors, 'vector')} of {many(summary.modules, 'module')} ({suites or 'no suite'})"]
     lines.append(f"{summary.valid:,} are valid and take about {show_seconds(summary.expected_s)}")
     if summary.budget:
         clusters, calls = summary.clusters, summary.calls
         lines.append(
             f"in the budget of {summary.budget}: {clusters.covered:,} of {clusters.all:,} clusters, "
-            f"{calls.covered:,} of {calls.all:,} calls; {summary.left_out:,} vectors omitted"
+            f"{calls.covered:,} of {many(calls.all, 'call')}; {many(summary.left_out, 'vector')} omitted"
         )
     lines += [f"{count:,} invalid: {reason}" for reason, count in summary.invalid.items()]
     return "\n".join(lines)
@@ -194,12 +195,12 @@ def vectors_text(vectors: Sequence[Vector]) -> str:
         + (f"  invalid: {vector.reason}" if vector.reason else "")
         for vector in vectors
     ]
-    return "\n".join([*lines, f"{len(vectors):,} vectors"])
+    return "\n".join([*lines, many(len(vectors), "vector")])
 
 
 def imported_text(vectors: Sequence[Vector]) -> str:
     """How many vectors of another tool can run here, and why the others cannot."""
-    lines = [f"{len(vectors):,} vectors, {sum(not one.reason for one in vectors):,} of them can run"]
+    lines = [f"{many(len(vectors), 'vector')}, {sum(not one.reason for one in vectors):,} of them can run"]
     reasons = Counter(one.reason for one in vectors if one.reason)
     return "\n".join(lines + [f"{count:6,}  {reason}" for reason, count in reasons.most_common()])
 
@@ -228,7 +229,10 @@ def comparison_text(found: RunComparison) -> str:
 
 def history_text(found: HistorySummary) -> str:
     """Since when vectors fail, and which are flaky."""
-    lines = [f"{found.runs:,} runs: {len(found.first_bad):,} vectors fail, {len(found.flaky):,} are flaky"]
+    lines = [
+        f"{many(found.runs, 'run')}: "
+        f"{many(len(found.first_bad), 'vector fails', 'vectors fail')}, {len(found.flaky):,} are flaky"
+    ]
     if found.first_bad:
         lines += ["", "failing since:", *(_first_bad_line(one) for one in found.first_bad[:_SHOWN])]
         more = len(found.first_bad) - _SHOWN
@@ -236,7 +240,7 @@ def history_text(found: HistorySummary) -> str:
     if found.flaky:
         lines += ["", "flaky:"]
         lines += [
-            f"  {short_id(one.id)}  {one.op} on {one.backend}: failed in {one.failed} of {one.runs} runs"
+            f"  {short_id(one.id)}  {one.op} on {one.backend}: failed in {one.failed} of {many(one.runs, 'run')}"
             + (", at one commit" if one.same_commit else "")
             for one in found.flaky[:_SHOWN]
         ]
@@ -251,9 +255,11 @@ def _first_bad_line(one: FirstBad) -> str:
 
 def perf_lines(perf: PerfComparison) -> list[str]:
     """Ops and configurations whose times changed, with their confidence intervals."""
-    judged = f"{len(perf.ops):,} ops and {len(perf.configurations):,} configurations compared by their times"
+    judged = (
+        f"{many(len(perf.ops), 'op')} and {many(len(perf.configurations), 'configuration')} compared by their times"
+    )
     overall = "" if perf.overall is None else f", median ratio {perf.overall:.2f}"
-    few = f"; {perf.not_judged:,} vectors have too few rounds" if perf.not_judged else ""
+    few = f"; {many(perf.not_judged, 'vector has', 'vectors have')} too few rounds" if perf.not_judged else ""
     lines = [judged + overall + few]
     for verdict in ("slower", "faster"):
         changed = [one for one in (*perf.ops, *perf.configurations) if one.verdict == verdict]
@@ -263,7 +269,7 @@ def perf_lines(perf: PerfComparison) -> list[str]:
 
 
 def _change_line(change: Change) -> str:
-    what = short_id(change.id) if change.id else f"all {change.configurations:,} configurations"
+    what = short_id(change.id) if change.id else f"all {many(change.configurations, 'configuration')}"
     interval = f"99 % confidence {change.low:.2f} to {change.high:.2f}"
     return f"  {change.op}  {what}  {change.ratio:.2f}x ({interval}, p = {change.p_value:.1g})"
 

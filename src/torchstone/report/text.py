@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from torchstone.units import many
+
 if TYPE_CHECKING:
     from torchstone.record.trace import Trace
     from torchstone.report.view.modules import ModuleRow
@@ -115,5 +117,5 @@ def failure_text(trace: "Trace", paint: Paint = plain) -> str:
         lines.append(f"  {failure.op}({failure.arguments})")
     if failure.location:
         lines.append(f"  {failure.location}")
-    lines.append(f"  {trace.size.op:,} op calls ran before it")
+    lines.append(f"  {many(trace.size.op, 'op call')} ran before it")
     return "\n".join(lines)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from torchstone.record.ttnn_verdict import Difference, JudgedRun, OpenedBoard, TtnnEnvironment, VersionDiff
 from torchstone.report.text import Paint, aligned, plain
-from torchstone.units import show_bytes, show_seconds
+from torchstone.units import many, show_bytes, show_seconds
 
 NO_VALUES = "A mock device has no values: accepted means that ttnn takes the call, not that its result is right."
 _CUT = 100
@@ -46,7 +46,9 @@ def judgements_text(
     lines: list[str] = []
     for run in runs:
         counts = ", ".join(f"{count:,} {outcome}" for outcome, count in run.outcomes.items())
-        lines.append(f"{run.title}: {run.configurations:,} configurations, {counts} ({show_seconds(run.elapsed_s)})")
+        lines.append(
+            f"{run.title}: {many(run.configurations, 'configuration')}, {counts} ({show_seconds(run.elapsed_s)})"
+        )
         if run.approximate:
             lines.append(f"  {run.approximate:,} are approximate: their trace lost an argument")
         if run.causes:
@@ -81,7 +83,7 @@ def versions_text(found: VersionDiff, paint: Paint = plain, *, limit: int = 20) 
     """Ops that are gone or new, arguments that break callers, and then the verdicts."""
     breaking = [one for one in found.changed if one.lost_arguments or one.now_required]
     lines = [
-        f"{found.before} -> {found.after}: {found.ops:,} ops in both, {len(found.removed):,} removed, "
+        f"{found.before} -> {found.after}: {many(found.ops, 'op')} in both, {len(found.removed):,} removed, "
         f"{len(found.added):,} added, {len(found.changed):,} with other signatures, of which {len(breaking):,} lost an "
         "argument or require a new one",
     ]

@@ -27,6 +27,7 @@ from torchstone.store.engine import (
 from torchstone.store.rows import Added, Query, add_chunk, add_run, chunks_of, configuration_row, seen_of
 from torchstone.store.superseded import drop_superseded
 from torchstone.store.tables import configuration, occurrence, origin, place
+from torchstone.units import many
 
 # --- Consistency check: keys, projections, counts, references, and SQLite's own structure ---
 
@@ -81,7 +82,9 @@ def _reference_faults(connection: Connection) -> Iterator[Fault]:
         missing = select(func.count()).select_from(occurrence.outerjoin(table, table.c.id == column))
         number = connection.execute(missing.where(table.c.id.is_(None))).scalar_one()
         if number:
-            yield Fault(where="occurrence", reason=f"{number} rows refer to a missing {table.name}")
+            yield Fault(
+                where="occurrence", reason=f"{many(number, 'row refers', 'rows refer')} to a missing {table.name}"
+            )
     negative = select(func.count()).select_from(occurrence).where(occurrence.c.count < 0)
     if number := connection.execute(negative).scalar_one():
         yield Fault(where="occurrence", reason=f"{number} counts are negative")

@@ -15,6 +15,7 @@ from torchstone.record.base import Record
 from torchstone.record.codec import load, save
 from torchstone.record.folder_lock import remove_unfinished
 from torchstone.record.vector import Quarantine, SweepPlan, SweepRun, Vector, VectorFile, VectorResult
+from torchstone.units import many
 from torchstone.workers.journal import ResultJournal, read_results
 
 # --- Vectors: one file per module in FOLDER/vectors, replaced as a whole ---
@@ -66,7 +67,7 @@ def select(
         vector for vector in vectors if vector.id.startswith(vector_id) or _digest(vector.id).startswith(vector_id)
     ]
     if len(found) != 1:
-        what = "no vector" if not found else f"{len(found)} vectors"
+        what = "no vector" if not found else many(len(found), "vector")
         msg = f"{what} begin with {vector_id!r}; `torchstone sweep run --dry-run` lists them"
         raise InputError(msg)
     return found
@@ -187,7 +188,7 @@ def find_run(folder: Path, name: str) -> RunFolder:
         msg = f"{folder} holds no run; make one with `torchstone sweep run`"
         raise UnreadableFileError(msg)
     known = ", ".join(run.name for run in runs[-5:])
-    what = "no run" if not found else f"{len(found)} runs"
+    what = "no run" if not found else many(len(found), "run")
     begin = "begins" if not found else "begin"
     msg = f"{what} in {folder} {begin} with {name!r}; the newest are {known}"
     raise UnreadableFileError(msg)

@@ -27,6 +27,7 @@ from torchstone.sweep.ttnn_objects import (
     parse_dtype,
     parse_layout,
 )
+from torchstone.units import many
 
 __all__ = [
     "MasterConfigLoader", "TracedConfigWarning", "UnknownOpError", "dict_to_compute_kernel_config", "dict_to_core_grid",
@@ -178,7 +179,7 @@ class MasterConfigLoader:
         found, known = self._read(op)
         where = without_password(self._address)
         if found:
-            return f"none of the {len(found)} configurations of {op!r} in {where} passes the filters that are set"
+            return f"none of {many(len(found), 'configuration')} of {op!r} in {where} passes the filters that are set"
         near = get_close_matches(op, known, n=_MOST_NEAR, cutoff=0.3) or [name for name in known if op in name]
         meant = f"; near are {', '.join(near[:_MOST_NEAR])}" if near else ""
         return f"{where} has no configuration of {op!r} (tried {', '.join(spellings(op)[:4])}, ...){meant}"
@@ -322,7 +323,8 @@ def _expressible(op: str, rows: list[Row], signature: Signature | None) -> list[
     kept = [row for row in rows if "scalar" not in row.standard]
     if len(kept) < len(rows):
         _warn(
-            f"{len(rows) - len(kept)} of {len(rows)} configurations of {op} have a number in the place of the second "
+            f"{len(rows) - len(kept)} of {many(len(rows), 'configuration')} of {op} have a "
+            f"number in the place of the second "
             "tensor: add a parameter `scalar` to run() to get them"
         )
     return kept

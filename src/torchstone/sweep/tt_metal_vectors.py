@@ -10,6 +10,7 @@ from torchstone.record.config import Configuration
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Argument, Items, Value
 from torchstone.record.vector import Validity, Vector
+from torchstone.units import many
 
 # A vector keeps its id, parameters and module, so that results go back to tt-metal under the same names. One that no
 # rule fits stays, is not valid, and says which parameter is in the way: nothing is left out of a call.
@@ -205,14 +206,14 @@ _RULES: dict[str, _Rule] = {
 
 def _only(tensors: Sequence[TensorSpec]) -> TensorSpec:
     if len(tensors) != 1:
-        msg = f"it has {len(tensors)} tensors, and the op takes one"
+        msg = f"it has {many(len(tensors), 'tensor')}, and the op takes one"
         raise NotTranslatedError(msg)
     return tensors[0]
 
 
 def _two(tensors: Sequence[TensorSpec]) -> Sequence[TensorSpec]:
     if len(tensors) != 2:  # noqa: PLR2004 - as the name says
-        msg = f"it has {len(tensors)} tensors, and the op takes two"
+        msg = f"it has {many(len(tensors), 'tensor')}, and the op takes two"
         raise NotTranslatedError(msg)
     return tensors
 

@@ -16,7 +16,7 @@ from torchstone.record.cost import CostTable
 from torchstone.record.folder_lock import exclusive
 from torchstone.record.formula import Coverage
 from torchstone.record.trace import Trace
-from torchstone.units import show_bytes, show_count, show_seconds
+from torchstone.units import many, show_bytes, show_count, show_seconds
 from torchstone.workflows.model_source import ModelRequest, load_trace, saved_trace
 from torchstone.workflows.progress import SILENT, NotesOnce, Progress
 from torchstone.workflows.result_folder import COST_FILE, write_result, write_trace, writing_to
@@ -257,8 +257,9 @@ def _structure(run: _Run, trace: Trace) -> _Answer:
 
     totals = overview(trace).totals
     sentence = (
-        f"{show_count(totals.parameters)} parameters ({show_bytes(totals.parameter_bytes)}), {totals.modules:,} "
-        f"modules ({totals.unique_modules:,} distinct), {totals.ops:,} calls of {totals.distinct_ops:,} operators."
+        f"{show_count(totals.parameters)} parameters ({show_bytes(totals.parameter_bytes)}), "
+        f"{many(totals.modules, 'module')} ({totals.unique_modules:,} distinct), {many(totals.ops, 'call')} of "
+        f"{many(totals.distinct_ops, 'operator')}."
     )
     if trace.failure is None:
         return _Answer((sentence,), short=f"{show_count(totals.parameters)} parameters")
@@ -277,14 +278,17 @@ def _cost(run: _Run, trace: Trace) -> _Answer:
     with writing_to(run.request.folder):
         codec.save(run.request.folder / COST_FILE, table)
     totals = table.totals
+    padding, side = sum(table.peak.padding.values()), table.conventions.tile
+    tiles = f"; whole tiles of {side} x {side} add {show_bytes(padding)} of it" if side and padding > 0 else ""
     until = "Up to the failure: " if trace.failure is not None else ""
     sentences = [
         f"{until}{show_count(totals.flops)} FLOPs, {show_bytes(totals.bytes_read + totals.bytes_written)} moved, "
-        f"{show_bytes(totals.peak_bytes)} at the peak, of which {show_bytes(table.peak.weights_bytes)} are weights."
+        f"{show_bytes(totals.peak_bytes)} at the peak, of which {show_bytes(table.peak.weights_bytes)} are weights"
+        f"{tiles}."
     ]
     if table.unpriced:
         names = ", ".join(list(table.unpriced)[:3])
-        sentences.append(f"{UNKNOWN} {totals.unpriced_calls:,} op calls have no price ({names}).")
+        sentences.append(f"{UNKNOWN} {many(totals.unpriced_calls, 'op call has', 'op calls have')} no price ({names}).")
     short = f"{show_count(totals.flops)} FLOPs"
     return _Answer(tuple(sentences), short=short, next_step=f"torchstone cost {run.request.folder}")
 
@@ -405,12 +409,12 @@ def _formula(run: _Run, trace: Trace) -> _Answer:
     result = cost_by_formula(FormulaCostRequest(cost=CostRequest(model=saved)), run.progress).result
     counted = ", ".join(f"{count} {name}" for name, count in result.document.coverage.items() if count)
     if result.disagreeing:
-        wrong = f"{len(result.disagreeing)} formulas contradict the trace ({counted})."
+        wrong = f"{many(len(result.disagreeing), 'formula contradicts', 'formulas contradict')} the trace ({counted})."
         return _Answer((wrong,), good=False, short="has formulas that the trace contradicts")
     step = f"torchstone cost {run.request.folder} --by formula"
     traced = result.count(Coverage.TRACED)
-    missing = (f"{UNKNOWN} the formula of {traced} modules.",) if traced else ()
-    short = f"{len(result.modules) - traced} of {len(result.modules)} modules"
+    missing = (f"{UNKNOWN} the formula of {many(traced, 'module')}.",) if traced else ()
+    short = f"{len(result.modules) - traced} of {many(len(result.modules), 'module')}"
     return _Answer((f"{counted}; no formula contradicts the trace.", *missing), short=short, next_step=step)
 
 
@@ -430,7 +434,10 @@ def _operators(run: _Run, trace: Trace) -> _Answer:
     database = str(run.request.folder / OPS_DATABASE)
     found = trace_ops(TraceRequest(model=run.request.model, ttnn=False, database=database), run.progress).summary
     return _Answer(
-        (f"{found.calls:,} calls of {found.operations:,} ops in {found.configurations:,} configurations.",),
+        (
+            f"{many(found.calls, 'call')} of {many(found.operations, 'op')} in "
+            f"{many(found.configurations, 'configuration')}.",
+        ),
         short=f"{found.configurations:,} distinct",
         next_step=f"torchstone sweep generate --all --db {database}",
     )

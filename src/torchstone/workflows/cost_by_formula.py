@@ -23,6 +23,7 @@ from torchstone.formula.database.files import (
 from torchstone.record.cost import Causal
 from torchstone.record.formula import FormulaCost, FormulaEntry, MeasuredCost, Setting
 from torchstone.record.trace import Trace
+from torchstone.units import many
 from torchstone.workflows.capture_cache import (
     CaptureKey,
     keep_formula_cost,
@@ -138,7 +139,7 @@ def _evaluated(request: FormulaCostRequest, trace: Trace, key: CaptureKey, progr
     derived: dict[str, str] = {}  # class -> why it could not be derived, "" where it could
     missing = known.missing(seen, variant)
     if missing and blueprint is not None:
-        with progress.step(f"deriving {len(missing)} classes without a formula"):
+        with progress.step(f"deriving {many(len(missing), 'class', 'classes')} without a formula"):
             derived = known.derive(missing, seen, _Setup(blueprint=blueprint, trace=trace, request=request.cost.model))
     formulas, warnings = known.formulas, known.warnings
     if request.agent is not None:

@@ -1,5 +1,6 @@
 """A model at several sizes -> the cost of each."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from torchstone.cost.scaling import Sweep, parse_sweep
@@ -27,7 +28,12 @@ class CostSweepOutcome:
 
     parameter: str
     points: tuple[tuple[int, CostTable], ...]  # value of the parameter, and the cost there
-    failed: bool  # whether the forward pass failed at any of them
+    failures: Mapping[int, str]  # value of the parameter -> why the forward pass failed there
+
+    @property
+    def failed(self) -> bool:
+        """Whether the forward pass failed at any size."""
+        return bool(self.failures)
 
     @property
     def unpriced(self) -> frozenset[str]:
@@ -43,7 +49,7 @@ class CostSweepOutcome:
             parameter=self.parameter,
             conventions=first.conventions,
             hardware=first.prediction.hardware.title if first.prediction else "",
-            points=tuple(_point(value, table) for value, table in self.points),
+            points=tuple(_point(value, table, self.failures.get(value, "")) for value, table in self.points),
         )
 
 
@@ -51,18 +57,19 @@ def sweep_cost(request: CostSweepRequest, progress: Progress = SILENT) -> CostSw
     """Capture and price the model at each size.
 
     Raises InputError for a sweep that cannot be parsed, a saved trace, and options that work on one size only. A
-    forward pass that fails at a size is a result (`failed`).
+    forward pass that fails at a size is a result (`failures`).
     """
     sweep = parse_sweep(request.sweep)
     _refuse_options_for_one_size(request.cost)
     points = []
-    failed = False
+    failures: dict[int, str] = {}
     for value in sweep.values:
         sized = _sized(request.cost, sweep, value)
         trace = load_priced_trace(sized, progress)
-        failed = failed or trace.failure is not None
+        if trace.failure is not None:
+            failures[value] = trace.failure.error
         points.append((value, price_trace(trace, as_shipped(trace, pricing_of(sized)))))
-    return CostSweepOutcome(parameter=sweep.parameter, points=tuple(points), failed=failed)
+    return CostSweepOutcome(parameter=sweep.parameter, points=tuple(points), failures=failures)
 
 
 def _refuse_options_for_one_size(request: CostRequest) -> None:
@@ -83,7 +90,7 @@ def _sized(request: CostRequest, sweep: Sweep, value: int) -> CostRequest:
     return replace(request, model=replace(request.model, options=options))
 
 
-def _point(value: int, table: CostTable) -> SweepPoint:
+def _point(value: int, table: CostTable, failure: str) -> SweepPoint:
     return SweepPoint(
         value=value,
         totals=table.totals,
@@ -93,4 +100,5 @@ def _point(value: int, table: CostTable) -> SweepPoint:
         fits=table.prediction.fits if table.prediction else None,
         eager_peak_bytes=table.peak.eager_bytes,
         verdict=table.prediction.verdict if table.prediction else None,
+        failure=failure,
     )

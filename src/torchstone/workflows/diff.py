@@ -390,8 +390,8 @@ def _check_part(sides: Pair) -> "tuple[CheckComparison | None, str]":
     alone = len(differing) - len(changed)
     fixed = sorted(set(found.findings[0]) - set(found.findings[1]))
     new = sorted(set(found.findings[1]) - set(found.findings[0]))
-    said = [f"{len(changed)} unique modules ended otherwise"] if changed else []
-    said += [f"{alone} unique modules were checked on one side only"] if alone else []
+    said = [f"{many(len(changed), 'unique module')} ended otherwise"] if changed else []
+    said += [f"{many(alone, 'unique module was', 'unique modules were')} checked on one side only"] if alone else []
     said += [f"fixed: {', '.join(fixed)}"] if fixed else []
     said += [f"new: {', '.join(new)}"] if new else []
     return found, "; ".join(said)
@@ -416,5 +416,5 @@ def _memory_part(sides: Pair, folder: Path | None, progress: Progress) -> tuple[
             shown = ["not read" if one is None else show_bytes(one) for one in used]
             said.append(f"{memory} peak {shown[0]}, now {shown[1]}")
     if found.removed_ops or found.added_ops:
-        said.append(f"{found.removed_ops} ops removed, {found.added_ops} added")
+        said.append(f"{many(found.removed_ops, 'op')} removed, {found.added_ops} added")
     return "; ".join(said), True

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from torchstone.errors import InputError
 from torchstone.record.codec import write_atomically
 from torchstone.record.mapping import MappedModule, MappedOp, ModelMapping, worst
+from torchstone.units import many
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
 from torchstone.workflows.memory_plan import answer_of, mapping_environment, plan_memory, run_programs
 from torchstone.workflows.model_source import ModelRequest, load_trace
@@ -67,7 +68,7 @@ def map_model(request: MapRequest, progress: Progress = SILENT) -> ModelMapping:
     rules = [*_entry_point_rules(), *map(str, _existing(request.rules))]
     payloads, texts = payloads_of(trace)
     counts = trace.signature_calls()
-    with progress.step(f"calling {len(set(payloads)):,} configurations on {board.label}"):
+    with progress.step(f"calling {many(len(set(payloads)), 'configuration')} on {board.label}"):
         answers = judge_payloads(
             payloads, mapping_environment(board, environment.python, rules), jobs=request.jobs, search=request.search
         )
@@ -114,8 +115,8 @@ def _skeletons(trace: "Trace", environment: "Environment", request: MapRequest, 
         if 0 < count <= _MOST_SKELETON_OPS:
             programs[unique.id] = {**program_of(trace, call), "code": True}
         elif count:
-            found[unique.id] = f"none: {count:,} ops are too many for one file"
-    with progress.step(f"writing skeletons of {len(programs):,} modules"):
+            found[unique.id] = f"none: {many(count, 'op is', 'ops are')} too many for one file"
+    with progress.step(f"writing skeletons of {many(len(programs), 'module')}"):
         answers = run_programs(list(programs.values()), environment, jobs=request.jobs)
     folder = request.folder / SKELETONS
     with writing_to(request.folder):

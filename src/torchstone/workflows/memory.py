@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError
 from torchstone.record.folder_lock import SHORT_WRITE_S, exclusive
-from torchstone.units import show_bytes
+from torchstone.units import many, show_bytes
 from torchstone.workflows.progress import SILENT, Progress
 from torchstone.workflows.result_folder import writing_to
 
@@ -202,7 +202,7 @@ def _write_documents(
             _note_written(path, progress)
     if not each_op:
         progress.note(
-            f"the documents with a row for each of {len(study.timeline.ops):,} ops are not written; "
+            f"the documents with a row for each of {many(len(study.timeline.ops), 'op')} are not written; "
             f"`torchstone memory parse {folder.path} --dir OTHER` writes them"
         )
     for warning in warnings_of(study) if warn else ():

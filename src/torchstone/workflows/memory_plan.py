@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from torchstone.errors import InputError
 from torchstone.record.cost import DevicePlan
 from torchstone.record.mapping import ACCEPTED, MemoryPlan, ModelMapping, ModulePlan, PlacedWeights
+from torchstone.units import many
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
 from torchstone.workflows.progress import SILENT, Progress
 
@@ -83,7 +84,10 @@ def plan_for_hardware(trace: "Trace", hardware: str, python: str, progress: Prog
     board = find_board(hardware)
     plan = plan_memory(trace, mapping_environment(board, environment.python), progress)
     if plan is None:
-        msg = f"{trace.size.op:,} op calls are too many to execute one after the other; limit them with --layers"
+        msg = (
+            f"{many(trace.size.op, 'op call is', 'op calls are')} too many to execute one after the "
+            f"other; limit them with --layers"
+        )
         raise InputError(msg)
     return ModelMapping(
         model=trace.provenance.model,

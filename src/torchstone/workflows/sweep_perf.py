@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError
+from torchstone.units import many
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
 from torchstone.workflows.progress import SILENT, Progress
 from torchstone.workflows.sweep_generate import DEFAULT_FOLDER
@@ -110,7 +111,7 @@ class _Turns:
     def measure(self, vectors: "Sequence[Vector]", ratios: _Ratios, rounds: int) -> None:
         """Add rounds of all vectors."""
         for number in range(rounds):
-            with self.progress.step(f"measuring {len(vectors):,} vectors, round {number + 1} of {rounds}"):
+            with self.progress.step(f"measuring {many(len(vectors), 'vector')}, round {number + 1} of {rounds}"):
                 for first in range(0, len(vectors), _AT_ONCE):
                     for place in (0, 1) if number % 2 == 0 else (1, 0):
                         some = vectors[first : first + _AT_ONCE]

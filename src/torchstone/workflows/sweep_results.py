@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record.folder_lock import SHORT_WRITE_S, exclusive
 from torchstone.record.sweep_summary import RETRACE_RESULTS, RetraceSummary, retraced
+from torchstone.units import many
 from torchstone.workflows.database import open_store
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
 from torchstone.workflows.progress import SILENT, Progress
@@ -129,7 +130,7 @@ def run_in_history(history: "SweepHistory", name: str = NEWEST, *, origin: str =
     found = [history.runs[-1]] if name == NEWEST else [run for run in history.runs if run.run.startswith(name)]
     if len(found) != 1:
         known = ", ".join(run.run for run in history.runs[-5:])
-        what = "no run" if not found else f"{len(found)} runs"
+        what = "no run" if not found else many(len(found), "run")
         msg = f"{what} in {origin} begin with {name!r}; the newest are {known}"
         raise UnreadableFileError(msg)
     return found[0]
@@ -261,7 +262,7 @@ def retrace_sweep(request: RetraceRequest, progress: Progress = SILENT) -> Retra
         name, vectors, selected = _ran_in_folder(request)
     else:
         name, vectors, selected = _ran_in_database(request, request.database)
-    with progress.step(f"recording {len(vectors):,} vectors again"):
+    with progress.step(f"recording {many(len(vectors), 'vector')} again"):
         answers = _recorded(vectors, request.jobs)
     rows = tuple(retraced(vector.id, vector.op, vector.suite, answers[vector.id]) for vector in vectors)
     counts = {name: sum(row.result == name for row in rows) for name in RETRACE_RESULTS}

@@ -13,6 +13,7 @@ from uuid import uuid4
 from torchstone.errors import InputError, require_package
 from torchstone.record.config import OpLog, SourceEnding, TargetKind, TracedPeak, TracedSource
 from torchstone.record.config_summary import SourceSummary, TraceSummary, TtnnShare
+from torchstone.units import many
 from torchstone.workflows.database import database_address, open_store, with_database
 from torchstone.workflows.model_source import ModelRequest
 from torchstone.workflows.progress import SILENT, Progress
@@ -268,7 +269,7 @@ def _unread_notes(unread: "tuple[Unread, ...]") -> Iterator[str]:
     if unread:
         some = ", ".join(f"{part.where}: {part.reason}" for part in unread[:_MOST_UNREAD])
         more = ", ..." if len(unread) > _MOST_UNREAD else ""
-        yield f"{len(unread)} files of ttnn's tracer cannot be read, so their calls are missing: {some}{more}"
+        yield f"{many(len(unread), 'file')} of ttnn's tracer cannot be read, so calls are missing: {some}{more}"
 
 
 def _keep_raw(log: OpLog, folder: Path) -> Path:
@@ -315,7 +316,10 @@ def add_recordings(recordings: "Mapping[str, Recording]", endings: Mapping[str, 
         added = store.add(seen, runs=runs)
         store.supersede(runs)
         calls = sum(one.calls for one in kept.values())
-        return f"torchstone: {calls:,} calls of {len(kept):,} tests, {added.new:,} new configurations in {store.name}"
+        return (
+            f"torchstone: {many(calls, 'call')} of {many(len(kept), 'test')}, "
+            f"{many(added.new, 'new configuration')} in {store.name}"
+        )
 
 
 def _new_run() -> str:

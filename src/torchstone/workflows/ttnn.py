@@ -16,6 +16,7 @@ from torchstone.record.ttnn_verdict import (
     OpenedBoard,
     VersionDiff,
 )
+from torchstone.units import many
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
 from torchstone.workflows.progress import SILENT, Progress
 from torchstone.workflows.sweep_run import PlannedSweep, RunRequest, run_sweep
@@ -140,7 +141,7 @@ def judge_configurations(request: JudgeRequest, progress: Progress = SILENT) -> 
                 executor=ExecutorRequest(jobs=request.jobs, tasks_per_child=_PER_CHILD),
                 command=request.command,
             )
-            with progress.step(f"judging {len(vectors):,} configurations on {device}"):
+            with progress.step(f"judging {many(len(vectors), 'configuration')} on {device}"):
                 run = run_sweep(wanted, progress, plan=PlannedSweep(vectors=vectors))
             title = f"{'the board of each trace' if device == AUTO else device}, {run.backend_version}"
             if title in dict(done):

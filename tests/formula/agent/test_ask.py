@@ -82,7 +82,7 @@ def test_a_nested_call_uses_the_known_formulas() -> None:
 
 
 def test_one_point_is_not_enough() -> None:
-    with pytest.raises(FormulaError, match=r"pkg\.Net was measured at 1 points; 2 or more are needed"):
+    with pytest.raises(FormulaError, match=r"pkg\.Net was measured at 1 point; 2 or more are needed"):
         ask_for_entry(subject(points=[measured(5)]), Scripted([]), formulas(), rounds=1, on_round=lambda *_: None)
 
 

@@ -13,7 +13,7 @@ def test_weights_are_counted_apart_from_inputs(tmp_path: Path) -> None:
 
     assert [(card.title, card.detail) for card in view.cards] == [
         ("Weights", "6 arguments"),
-        ("Constants", "1 arguments"),
+        ("Constants", "1 argument"),
         ("Inputs", "2 arguments"),
     ]
     assert view.tables[0].rows == 9

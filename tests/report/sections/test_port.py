@@ -73,7 +73,7 @@ def test_what_was_not_given_is_a_note_and_no_row(tmp_path: Path) -> None:
     )
 
     assert view.tables[0].rows == 1
-    assert any("1 golden tensors are not in port.npz" in note for note in view.notes)
+    assert any("1 golden tensor is not in port.npz" in note for note in view.notes)
 
 
 def test_without_any_pcc_there_is_no_chart(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ def test_what_is_not_known_is_said() -> None:
     assert unknown == (
         "x was generated",
         "2 of 2 modules were never called in this run",
-        "1 op calls ran outside any module",
-        "1 parameter tensors have a dtype of unknown size",
+        "1 op call ran outside any module",
+        "1 parameter tensor has a dtype of unknown size",
     )
 
 

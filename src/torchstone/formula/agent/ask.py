@@ -11,6 +11,7 @@ from torchstone.formula.database.compute import compute
 from torchstone.formula.database.files import Formulas, key_of
 from torchstone.formula.database.templates import check_alone, name_of, require_sound
 from torchstone.record.formula import BuiltBy, Evidence, FormulaEntry, MeasuredCost, Quantity, Status, Validation
+from torchstone.units import many
 
 # --- Judging: an entry must be equal to every measured point ---
 
@@ -97,7 +98,10 @@ def ask_for_entry(
     ProviderError where the provider does not answer.
     """
     if len(subject.points) < FEWEST_POINTS:
-        msg = f"{subject.class_path} was measured at {len(subject.points)} points; {FEWEST_POINTS} or more are needed"
+        msg = (
+            f"{subject.class_path} was measured at {many(len(subject.points), 'point')}; "
+            f"{FEWEST_POINTS} or more are needed"
+        )
         raise FormulaError(msg)
     question = question_text(subject.class_path, subject.source, subject.points, formulas, subject.failure)
     attempts: list[Attempt] = []

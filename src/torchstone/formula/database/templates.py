@@ -11,6 +11,7 @@ from torchstone.formula.language.evaluate import evaluate
 from torchstone.formula.language.expression import Call, Expression, Parameter, Value, free_parameters, walk
 from torchstone.formula.language.parse import TemplateError, is_parameter_name, parse
 from torchstone.record.formula import FormulaEntry, Quantity
+from torchstone.units import many
 
 # --- Templates as trees; errors name entry, field and character ---
 
@@ -93,7 +94,7 @@ def bind(entry: FormulaEntry, quantity: Quantity, arguments: Sequence[T], named:
     """The given arguments by parameter; too many, too few, unknown or doubled ones are refused."""
     parameters = entry.parameters(quantity)
     if len(arguments) > len(parameters):
-        msg = f"{_signature(entry, quantity)} takes {len(parameters)} arguments, not {len(arguments)}"
+        msg = f"{_signature(entry, quantity)} takes {many(len(parameters), 'argument')}, not {len(arguments)}"
         raise FormulaError(msg)
     bound = dict(zip(parameters, arguments, strict=False))
     for name, value in named.items():

@@ -39,6 +39,7 @@ from torchstone.record.formula import (
     Validation,
 )
 from torchstone.record.module import Source
+from torchstone.units import many
 
 # --- Polynomials as text in the formula language ---
 
@@ -315,7 +316,10 @@ class _EntryBuilder:
 
     def _explanation(self) -> str:
         derived = self._derived
-        return f"Fitted to what ran at {derived.points - derived.held_out} settings, equal at {derived.held_out} more."
+        return (
+            f"Fitted to what ran at {many(derived.points - derived.held_out, 'setting')}, equal at "
+            f"{derived.held_out} more."
+        )
 
     def _listed(self, needed: Mapping[str, None]) -> tuple[str, ...]:
         return tuple(name for name in self._derived.parameters if name in needed)

@@ -20,6 +20,7 @@ from torchstone.models.example_inputs.text import vocabulary
 from torchstone.models.inputs import Inputs
 from torchstone.models.prepare import memory_shortage
 from torchstone.models.pretrained import Blueprint, build, quiet_and_offline
+from torchstone.units import many
 
 DECODE = "decode"
 _CACHES = ("past_key_values", "cache_params", "state")
@@ -69,7 +70,7 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
         _add_sound(builder, context, getattr(output, _ENCODER_CACHE))
     same = "" if filled == cached else f" (filled with {filled}: its states have the same size after any number)"
     room = f", with room for {_room(context, cached)}" if context.options.cache == "static" else ""
-    builder.add_value(cache_name, cache, f"{type(cache).__name__} filled with {cached} tokens{same}{room}")
+    builder.add_value(cache_name, cache, f"{type(cache).__name__} filled with {many(cached, 'token')}{same}{room}")
     encoded = getattr(output, "encoder_last_hidden_state", None)
     if encoded is not None and "encoder_outputs" in context.parameters:
         given = _EncoderOutput(last_hidden_state=encoded.to(_dtype_of(context.model)))
@@ -121,7 +122,8 @@ def _chosen_cache(context: InputContext, cache_name: str, cached: int) -> object
     room = _room(context, cached)
     if room < cached + _NEW_TOKENS:
         msg = (
-            f"--cache-size {room} has no room for {cached} tokens and the new one; give {cached + _NEW_TOKENS} or more"
+            f"--cache-size {room} has no room for {many(cached, 'token')} and the new one; give "
+            f"{cached + _NEW_TOKENS} or more"
         )
         raise InputError(msg)
     return empty_cache(kind, context.config.get_text_config(decoder=True), name, room)

@@ -23,6 +23,7 @@ from torchstone.models.pretrained import Blueprint, quiet_and_offline
 from torchstone.models.user_code import TINY
 from torchstone.models.weight_files import ModelFolder, refuse_own_code
 from torchstone.record.files import require_regular_file, shortened
+from torchstone.units import many
 
 _TAKEN_AS = {
     "text": ("input_ids",),
@@ -115,7 +116,7 @@ def _tokenized(folder: ModelFolder, options: InputOptions) -> _Prepared:
     length: dict[str, object] = {"padding": len(options.text) > 1}
     if options.seq_len is not None:
         length = {"padding": "max_length", "truncation": True, "max_length": options.seq_len}
-        notes.append(f"input_ids: padded or cut to {options.seq_len} tokens by --seq-len")
+        notes.append(f"input_ids: padded or cut to {many(options.seq_len, 'token')} by --seq-len")
     if length["padding"] and tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
         notes.append(f"input_ids: padded with {tokenizer.pad_token}, as the tokenizer has no token for padding")

@@ -12,6 +12,7 @@ from torchstone.models.example_inputs.context import (
     positive_int,
 )
 from torchstone.models.example_inputs.text import add_attention_mask, text_length, vocabulary
+from torchstone.units import many
 
 # --- Images, videos and their masks ---
 
@@ -183,7 +184,9 @@ def add_images_and_text(context: InputContext) -> None:
         "input_ids", (context.batch, length), below=vocabulary(context), avoid=context.special_tokens()
     )
     ids[:, 1 : places + 1] = token
-    context.builder.notes.append(f"input_ids: {places} of {length} places in each text are the image's (id {token})")
+    context.builder.notes.append(
+        f"input_ids: {places} of {many(length, 'place')} in each text are the image's (id {token})"
+    )
     add_attention_mask(context, (context.batch, length))
     if "mm_token_type_ids" in context.parameters:
         kinds = (ids == token).long()

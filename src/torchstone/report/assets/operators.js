@@ -26,7 +26,8 @@ torchstone.sections.operators = {
       const users = ofOp(uses).sort((left, right) => uses.columns.calls.values[right] - uses.columns.calls.values[left]);
       const shapes = ofOp(variants);
       const rowOf = torchstone.paths.rows(modules);
-      details.show(op, `${torchstone.format.exact(table.columns.calls.values[ops.indexOf(op)])} calls`,
+      const calls = table.columns.calls.values[ops.indexOf(op)];
+      details.show(op, `${torchstone.format.exact(calls)} ${calls === 1 ? "call" : "calls"}`,
         torchstone.details.list("Signatures", shapes.length, shapes.slice(0, LISTED).map((row) => make("div", { class: "variant" },
           make("span", { class: "count" }, `${torchstone.format.exact(variants.columns.calls.values[row])} ×`),
           make("code", {}, torchstone.decode.textAt(variants, "arguments", row)), make("span", { class: "muted" }, " → "),

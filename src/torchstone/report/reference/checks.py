@@ -14,6 +14,7 @@ from torchstone.record.base import Record
 from torchstone.record.reference import DELIVERABLES, Box, Check
 from torchstone.record.trace import Trace
 from torchstone.report.reference.graph_files import GraphFiles
+from torchstone.units import many
 
 _DOT_BOX = re.compile(rb"^\s*(\w+) \[label=", re.MULTILINE)
 _DOT_EDGE = re.compile(rb"^\s*(\w+) -> (\w+);", re.MULTILINE)
@@ -98,7 +99,7 @@ def _dot_check(name: str, content: bytes, made: GraphFiles) -> Check:
 def _pdf_check(name: str, content: bytes, *, pages: int) -> Check:
     found = len(re.findall(rb"/Type /Page\b", content))
     whole = content.startswith(b"%PDF-") and b"%%EOF" in content[-32:] and found == pages > 0
-    return Check(title=f"{name} is a whole PDF", passed=whole, detail=f"{found} pages, {len(content):,} bytes")
+    return Check(title=f"{name} is a whole PDF", passed=whole, detail=f"{many(found, 'page')}, {len(content):,} bytes")
 
 
 def _svg_check(pictures: dict[str, bytes], made: GraphFiles) -> Check:
@@ -120,7 +121,7 @@ def _coverage_check(name: str, made: GraphFiles) -> Check:
     drawn = sum(len(page.shown) for page in pages.pages)
     detail = f"{drawn} drawn, {pages.alike} in modules with the same structure"
     if pages.left_out:
-        detail += f"; {pages.hidden} in {len(pages.left_out)} modules that only the graph in report.html shows"
+        detail += f"; {pages.hidden} in {many(len(pages.left_out), 'module')} that only the graph in report.html shows"
     return Check(
         title=f"the pages of {name} account for every box",
         passed=drawn + pages.alike + pages.hidden == len(made.graph.boxes),
@@ -219,7 +220,7 @@ def _shape_checks(folder: Path, trace: Trace, facts: ModelFacts) -> tuple[Check,
         Check(
             title="it is known where every tensor comes from",
             passed=not origins,
-            detail=f"{len(origins)} tensors of unknown origin",
+            detail=f"{many(len(origins), 'tensor')} of unknown origin",
         ),
         Check(
             title="hierarchy.txt has a line for every module of the model",

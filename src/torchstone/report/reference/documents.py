@@ -29,7 +29,7 @@ from torchstone.report.view.overview import (
     use_rows,
     variant_rows,
 )
-from torchstone.units import show_bytes, show_count
+from torchstone.units import many, show_bytes, show_count
 
 # operators.json, operators.csv, functions.csv: module types, aten ops, torch functions; counts, arguments, where.
 
@@ -347,7 +347,7 @@ def _totals_text(summary: Summary) -> str:
     rows = [
         ("parameters", f"{counted.parameters:,} ({counted.trainable_parameters:,} trainable)"),
         ("modules", f"{counted.modules:,} ({counted.unique_modules:,} unique)"),
-        ("ops", f"{counted.ops:,} calls of {counted.distinct_ops} operators"),
+        ("ops", f"{many(counted.ops, 'call')} of {many(counted.distinct_ops, 'operator')}"),
         ("multiply-adds", f"{summary.multiply_adds:,} in matmuls, convolutions and attention"),
     ]
     if summary.unpriced:
@@ -363,7 +363,7 @@ def _memory_text(summary: Summary) -> str:
         "weights",
         "buffers",
         "activation peak",
-        *(f"KV cache, {length:,} tokens" for length in lengths),
+        *(f"KV cache, {many(length, 'token')}" for length in lengths),
     )
     lines = [header]
     for row in summary.memory:
@@ -378,12 +378,20 @@ def _cache_text(summary: Summary) -> str:
     cache = summary.cache
     if cache is None:
         return "KV cache: this run gave none back, so nothing is said about it."
-    grows = f"{cache.elements_per_token:,} elements a token, read off from a cache of {cache.tokens:,} tokens"
-    fixed = f", and {cache.fixed_elements:,} elements that do not grow" if cache.fixed_elements else ""
+    grows = (
+        f"{many(cache.elements_per_token, 'element')} a token, read off from a cache of {many(cache.tokens, 'token')}"
+    )
+    fixed = (
+        f", and {many(cache.fixed_elements, 'element that does', 'elements that do')} not grow"
+        if cache.fixed_elements
+        else ""
+    )
     windows = "".join(
         f", {elements:,} a token up to a window of {window:,}" for window, elements in cache.windows.items()
     )
-    bounded = f"; {cache.not_known} tensors of layers with a bounded cache are not counted" if cache.not_known else ""
+    bounded = (
+        f"; not counted: {many(cache.not_known, 'tensor')} of layers with a bounded cache" if cache.not_known else ""
+    )
     return f"KV cache: {grows}{windows}{fixed}{bounded}."
 
 

@@ -36,7 +36,7 @@ from torchstone.report.section import (
 )
 from torchstone.report.sections.modules import module_layout
 from torchstone.report.view.drift import drift_chart, drift_table
-from torchstone.units import show_count, show_seconds
+from torchstone.units import many, show_seconds
 
 NAME = "check"
 FILE = "check.json"
@@ -410,7 +410,7 @@ def _notes(result: CheckResult) -> tuple[str, ...]:
         notes.append("The recorded ops ran on the backend, not the model's own code")
     unknown = result.totals.unknown_calls
     if unknown:
-        notes.append(f"{show_count(unknown)} op calls are in modules that fail although no single op fails")
+        notes.append(f"{many(unknown, 'op call is', 'op calls are')} in modules that fail although no single op fails")
     notes += [
         f"{finding.module_path or 'the model itself'}: {finding.note}" for finding in result.findings if finding.note
     ]

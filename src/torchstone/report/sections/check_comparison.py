@@ -5,6 +5,7 @@ import msgspec
 from torchstone.record import codec
 from torchstone.record.check import CheckComparison
 from torchstone.report.section import Card, Column, ReportFolder, SectionView, Shown, Table, Tone
+from torchstone.units import many
 
 NAME = "backends"
 FILE = "check_comparison.json"
@@ -28,7 +29,7 @@ def _card(found: CheckComparison, side: int) -> Card:
     return Card(
         title=found.sides[side],
         value="passed" if found.passed[side] else f"{working / max(calls, 1):.1%} passing",
-        detail=f"{working:,} of {calls:,} op calls, {len(found.findings[side])} findings",
+        detail=f"{working:,} of {many(calls, 'op call')}, {many(len(found.findings[side]), 'finding')}",
         tone=Tone.GOOD if found.passed[side] else Tone.BAD,
     )
 

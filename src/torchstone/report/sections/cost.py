@@ -26,7 +26,7 @@ from torchstone.report.section import (
     Tone,
 )
 from torchstone.report.view.cost import advice, bound_shares, signature_rows, traffic_rows
-from torchstone.units import show_bytes, show_count, show_seconds
+from torchstone.units import many, show_bytes, show_count, show_seconds
 
 NAME = "cost"
 FILE = "cost.json"
@@ -89,7 +89,7 @@ def _document(table: CostTable) -> dict[str, object]:
 def _cards(table: CostTable) -> tuple[Card, ...]:
     totals = table.totals
     unit = "FLOPs" if table.conventions.multiply_add > 1 else "MACs"
-    missing = f", {totals.unpriced_calls:,} calls without a price" if totals.unpriced_calls else ""
+    missing = f", {many(totals.unpriced_calls, 'call')} without a price" if totals.unpriced_calls else ""
     cards = [
         Card(
             title=unit,
@@ -107,7 +107,7 @@ def _cards(table: CostTable) -> tuple[Card, ...]:
             title="Peak memory",
             value=show_bytes(totals.peak_bytes),
             detail=f"{show_bytes(table.peak.weights_bytes)} weights, {show_bytes(table.peak.kv_cache_bytes)} cache, "
-            f"{show_bytes(table.peak.activations_bytes)} activations{_eager(table)}",
+            f"{show_bytes(table.peak.activations_bytes)} activations{_tiles(table)}{_eager(table)}",
         ),
     ]
     return tuple(cards + _predicted_cards(table))
@@ -125,6 +125,12 @@ def _advice_table(table: CostTable) -> tuple[Table, ...]:
     return (Table(name="cost.advice", title="Advice", columns=columns, empty=empty),)
 
 
+def _tiles(table: CostTable) -> str:
+    """Why the parts of the peak are larger than the tensors in them."""
+    added, side = sum(table.peak.padding.values()), table.conventions.tile
+    return f", {show_bytes(added)} of it added by whole tiles of {side} x {side}" if side and added > 0 else ""
+
+
 def _eager(table: CostTable) -> str:
     """The other end of the peak."""
     held = table.peak.eager_bytes
@@ -140,7 +146,7 @@ def _predicted_cards(table: CostTable) -> list[Card]:
         Card(
             title="Predicted time",
             value=show_seconds(found.total_s),
-            detail=f"at least, by published rates of {found.hardware.title}: {bounds}",
+            detail=f"op by op, by published rates of {found.hardware.title}: {bounds}; not measured",
         ),
         Card(
             title="Fits in memory",
@@ -286,7 +292,8 @@ def _module_columns(table: CostTable) -> tuple[ModuleColumn, ...]:
 
 def _notes(table: CostTable) -> tuple[str, ...]:
     unpriced = [
-        f"{op} has no price: its {calls:,} calls are not included in any total" for op, calls in table.unpriced.items()
+        f"{op} has no price: its {many(calls, 'call is', 'calls are')} not included in any total"
+        for op, calls in table.unpriced.items()
     ]
     predicted = [] if table.prediction is None else [
         f"Times are predicted with the roofline model of {table.prediction.hardware.title}, not measured",

@@ -1,9 +1,23 @@
 """What one model costs at several sizes: a bar for each, and the numbers behind them."""
 
+from collections.abc import Callable
+
 from torchstone.errors import UnreadableFileError
 from torchstone.record.codec import load
-from torchstone.record.cost import CostSweep
-from torchstone.report.section import Card, Chart, Column, ReportFolder, SectionView, Series, Shape, Shown, Table
+from torchstone.record.cost import CostSweep, SweepPoint
+from torchstone.report.section import (
+    Banner,
+    Card,
+    Chart,
+    Column,
+    ReportFolder,
+    SectionView,
+    Series,
+    Shape,
+    Shown,
+    Table,
+    Tone,
+)
 from torchstone.units import show_bytes, show_count, show_seconds
 
 NAME = "cost_sweep"
@@ -21,9 +35,13 @@ def build(folder: ReportFolder) -> SectionView:
     unpriced = sorted({op for point in sweep.points for op in point.unpriced})
     if unpriced:
         notes.append(f"Ops without a price, not included in any total: {', '.join(unpriced)}")
+    failing = [one for one in sweep.points if one.failure]
+    notes += [f"{sweep.parameter} = {one.value:,}: the forward pass fails: {one.failure}" for one in failing]
+    where = ", ".join(f"{one.value:,}" for one in failing)
     return SectionView(
         name=NAME,
         title="Sizes",
+        banner=Banner(text=f"The forward pass fails at {sweep.parameter} {where}", tone=Tone.BAD) if failing else None,
         document={"model": sweep.model, "parameter": sweep.parameter, "sizes": len(sweep.points)},
         cards=_cards(sweep),
         charts=_charts(sweep),
@@ -35,7 +53,10 @@ def build(folder: ReportFolder) -> SectionView:
 
 def _cards(sweep: CostSweep) -> tuple[Card, ...]:
     """From the first size to the last."""
-    first, last = sweep.points[0], sweep.points[-1]
+    ran = [one for one in sweep.points if not one.failure]
+    if not ran:
+        return ()
+    first, last = ran[0], ran[-1]
     sizes = f"{sweep.parameter} {first.value:,} to {last.value:,}"
     cards = [
         Card(
@@ -93,33 +114,31 @@ def _chart(sweep: CostSweep, name: str, title: str, shown: Shown, series: tuple[
 
 def _table(sweep: CostSweep) -> Table:
     points = sweep.points
+
+    def column(name: str, title: str, value: Callable[[SweepPoint], float | None], shown: Shown) -> Column:
+        values = [None if one.failure else value(one) for one in points]  # what ran before a failure is not a cost
+        return Column(name=name, title=title, values=values, shown=shown)
+
     predicted = (
-        Column(
-            name="predicted", title="Predicted time", values=[one.predicted_s for one in points], shown=Shown.SECONDS
-        ),
+        column("predicted", "Predicted time", lambda one: one.predicted_s, Shown.SECONDS),
         Column(
             name="fits",
             title="Fits",
-            values=[one.verdict.value if one.verdict else "" for one in points],
+            values=["fails" if one.failure else one.verdict.value if one.verdict else "" for one in points],
             shown=Shown.TEXT,
         ),
     )
-    levels = [(level, [getattr(one.traffic, level).total_bytes for one in points]) for level in
-              ("unfused", "fused", "compulsory")]  # fmt: skip
     return Table(
         name=_POINTS,
         title=f"Costs by {sweep.parameter}",
         columns=(
             Column(name="value", title=sweep.parameter, values=[one.value for one in points], shown=Shown.COUNT),
-            Column(name="flops", title=_flops(sweep), values=[one.totals.flops for one in points], shown=Shown.COUNT),
-            Column(
-                name="matmul",
-                title="Matmul FLOPs",
-                values=[one.totals.matmul_flops for one in points],
-                shown=Shown.COUNT,
-            ),
-            *(Column(name=name, title=name.capitalize(), values=values, shown=Shown.BYTES) for name, values in levels),
-            Column(name="peak", title="Peak", values=[one.totals.peak_bytes for one in points], shown=Shown.BYTES),
+            column("flops", _flops(sweep), lambda one: one.totals.flops, Shown.COUNT),
+            column("matmul", "Matmul FLOPs", lambda one: one.totals.matmul_flops, Shown.COUNT),
+            column("unfused", "Unfused", lambda one: one.traffic.unfused.total_bytes, Shown.BYTES),
+            column("fused", "Fused", lambda one: one.traffic.fused.total_bytes, Shown.BYTES),
+            column("compulsory", "Compulsory", lambda one: one.traffic.compulsory.total_bytes, Shown.BYTES),
+            column("peak", "Peak", lambda one: one.totals.peak_bytes, Shown.BYTES),
             *(predicted if sweep.hardware else ()),
         ),
     )

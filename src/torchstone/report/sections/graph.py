@@ -4,6 +4,7 @@ from torchstone.record.base import Record
 from torchstone.report.layout import Placed, place
 from torchstone.report.section import Column, ReportFolder, SectionView, Table
 from torchstone.report.view.graph import Drawing, Graph, Kind, Node, model_graph
+from torchstone.units import many
 
 NAME = "graph"
 MAX_DRAWN = 400  # more boxes in one container are listed instead
@@ -39,7 +40,7 @@ def build(folder: ReportFolder) -> SectionView:
             ),
             Table(name="graph.ops", columns=(Column(name="signature", values=trace.ops.signature_of),)),
         ),
-        notes=(f"the graph shows the forward pass: {backward:,} op calls of the backward pass are omitted",)
+        notes=(f"the graph shows the forward pass: without {many(backward, 'op call')} of the backward pass",)
         if backward
         else (),
         settings={"most": MAX_DRAWN},

@@ -10,6 +10,7 @@ from torchstone.record.memory_findings import PlacedBuffer, Placement
 from torchstone.report.section import Card, Column, ReportFolder, SectionView, Shown, Table, Tone
 from torchstone.report.sections.memory_peaks import ORIGINS
 from torchstone.report.view.memory import MemoryView, memory_view
+from torchstone.units import many
 
 NAME = "buffers"
 _MOST_BLOCKS = 20_000
@@ -60,12 +61,15 @@ def build(folder: ReportFolder) -> SectionView:
 def _card(one: Placement) -> Card:
     title = f"Addresses in {one.memory}"
     if one.policy and not one.checked:
-        return Card(title=title, value="stated", detail=f"{len(one.blocks):,} buffers with addresses and lifetimes")
+        return Card(
+            title=title, value="stated", detail=f"{many(len(one.blocks), 'buffer')} with addresses and lifetimes"
+        )
     if not one.verified_passes:
         return Card(title=title, value="unknown", detail=one.reason, tone=Tone.WARNING)
-    detail = (
-        f"{one.policy}; the largest free block is right at {one.checked:,} snapshots"
-        f"{f', in {one.verified_passes} of {one.passes} passes' if one.verified_passes < one.passes else ''}"
+    detail = f"{one.policy}; the largest free block is right at {one.checked:,} snapshots" + (
+        f", in {one.verified_passes} of {many(one.passes, 'pass', 'passes')}"
+        if one.verified_passes < one.passes
+        else ""
     )
     tone = Tone.GOOD if one.verified_passes == one.passes else Tone.WARNING
     return Card(title=title, value="replayed", detail=detail, tone=tone)
@@ -88,7 +92,9 @@ def _notes(one: Placement, blocks: Sequence[PlacedBuffer]) -> list[str]:
             "owner. Another order agrees with all readings, too, so these may lie at other addresses."
         )
     if len(blocks) < len(one.blocks):
-        notes.append(f"{one.memory}: the {len(blocks):,} buffers nearest to the peak of {len(one.blocks):,} are drawn.")
+        notes.append(
+            f"{one.memory}: the {many(len(blocks), 'buffer')} nearest to the peak of {len(one.blocks):,} are drawn."
+        )
     return notes
 
 

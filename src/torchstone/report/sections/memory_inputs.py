@@ -3,7 +3,7 @@
 from torchstone.memory.documents import registry_document
 from torchstone.report.section import Card, Column, ReportFolder, SectionView, Shown, Table
 from torchstone.report.view.memory import memory_view
-from torchstone.units import show_bytes
+from torchstone.units import many, show_bytes
 
 NAME = "inputs"
 _PLURALS = {"parameter": "Weights", "constant": "Constants", "input": "Inputs"}
@@ -31,7 +31,7 @@ def _cards(rows: list[dict[str, object]]) -> tuple[Card, ...]:
         sizes = [row["bytes"] for row in rows if row["kind"] == kind]
         total = sum(size for size in sizes if isinstance(size, int))
         unknown = sum(size is None for size in sizes)
-        detail = f"{len(sizes):,} arguments" + (f", {unknown} of unknown size" if unknown else "")
+        detail = many(len(sizes), "argument") + (f", {unknown} of unknown size" if unknown else "")
         cards.append(Card(title=title, value=show_bytes(total), detail=detail))
     return tuple(cards)
 

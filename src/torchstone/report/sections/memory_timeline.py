@@ -23,7 +23,7 @@ from torchstone.report.section import (
 )
 from torchstone.report.text import plain
 from torchstone.report.view.memory import MemoryView, memory_view, run_text
-from torchstone.units import show_bytes
+from torchstone.units import many, show_bytes
 
 NAME = "memory"
 OPS_TABLE = "memory.ops"
@@ -103,7 +103,11 @@ def _cards(view: MemoryView, failure: OutOfMemory | None) -> tuple[Card, ...]:
     cards = [] if failure is None else [_failure_card(view, failure)]
     cards += [_peak_card(view, peak) for peak in view.peaks.values() if peak.state.allocated > 0]
     timeline = view.timeline
-    counts = f"{timeline.passes:,} runs of {len(timeline.graphs):,} graphs" if timeline.passes > 1 else "one pass"
+    counts = (
+        f"{many(timeline.passes, 'run')} of {many(len(timeline.graphs), 'graph')}"
+        if timeline.passes > 1
+        else "one pass"
+    )
     cards.append(Card(title="Ops", value=f"{len(timeline.ops):,}", detail=counts))
     unread = timeline.unread_count
     tone = Tone.WARNING if unread else Tone.PLAIN

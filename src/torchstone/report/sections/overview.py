@@ -4,7 +4,7 @@ import msgspec
 
 from torchstone.report.section import Card, ReportFolder, SectionView, Tone
 from torchstone.report.view.overview import OverviewView, Totals, overview
-from torchstone.units import show_bytes, show_count
+from torchstone.units import many, show_bytes, show_count
 
 NAME = "overview"
 
@@ -37,7 +37,7 @@ def _cards(view: OverviewView) -> tuple[Card, ...]:
         Card(
             title="Op calls",
             value=f"{totals.ops:,}",
-            detail=f"{totals.distinct_ops:,} operators, {totals.distinct_signatures:,} distinct signatures",
+            detail=f"{many(totals.distinct_ops, 'operator')}, {many(totals.distinct_signatures, 'distinct signature')}",
         ),
     ]
     if view.failure is not None:

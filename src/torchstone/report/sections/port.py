@@ -34,6 +34,7 @@ from torchstone.report.section import (
     Table,
     Tone,
 )
+from torchstone.units import many
 
 NAME = "port"
 FILE = "comparison.json"
@@ -65,7 +66,7 @@ def _banner(found: Comparison) -> Banner:
     """The verdict in one sentence, with what to look at next."""
     if found.passed:
         tone = Tone.WARNING if found.suspicious or found.incomplete else Tone.GOOD
-        more = f"; {len(found.suspicious)} tensors are suspicious" if found.suspicious else ""
+        more = f"; {many(len(found.suspicious), 'tensor is', 'tensors are')} suspicious" if found.suspicious else ""
         part = f", as far as it was given: {found.incomplete}" if found.incomplete else ""
         return Banner(text=f"The port passes{part}{more}.", tone=tone)
     if found.first_wrong is None:
@@ -84,7 +85,7 @@ def _cards(found: Comparison) -> tuple[Card, ...]:
         tone=Tone.GOOD if found.passed else Tone.BAD,
     )
     compared = sum(one.errors is not None for one in found.verdicts)
-    judged = Card(title="Judged", value=f"{compared:,} tensors", detail=judged_by_text(found.verdicts))
+    judged = Card(title="Judged", value=many(compared, "tensor"), detail=judged_by_text(found.verdicts))
     cards = [*_setup_card(found.setup), verdict]
     if found.first_wrong is not None:
         where = found.first_wrong_module or "the model itself"
@@ -95,7 +96,7 @@ def _cards(found: Comparison) -> tuple[Card, ...]:
     layouts = [one for one in _with_layout(found) if one.status not in WRONG]
     if layouts:
         detail = f"match after a change of layout, first {layouts[0].name}: {', '.join(layouts[0].layout)}"
-        cards.append(Card(title="Layouts", value=f"{len(layouts):,} tensors", detail=detail))
+        cards.append(Card(title="Layouts", value=many(len(layouts), "tensor"), detail=detail))
     return (*cards, judged)
 
 
@@ -298,8 +299,11 @@ def _notes(found: Comparison) -> tuple[str, ...]:
     notes = list(found.notes)
     not_given = found.counts.get(Status.NOT_GIVEN.value, 0)
     if not_given:
-        notes.append(f"{not_given} golden tensors are not in {found.candidate}, and were not compared")
+        notes.append(
+            f"{many(not_given, 'golden tensor is', 'golden tensors are')} not in "
+            f"{found.candidate}, and were not compared"
+        )
     if found.unknown:
         count = len(found.unknown)
-        notes.append(f"{count} tensors of {found.candidate} are not in the golden data: {found.unknown[0]}, ...")
+        notes.append(f"not in the golden data: {many(count, 'tensor')} of {found.candidate} ({found.unknown[0]}, ...)")
     return tuple(notes)

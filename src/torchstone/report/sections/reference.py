@@ -20,6 +20,7 @@ from torchstone.record.reference import (
     WeightsKind,
 )
 from torchstone.report.section import Banner, Card, Column, ReportFolder, SectionView, Shown, Table, Tone
+from torchstone.units import many
 
 # --- Tables from the documents of a reference: memory needs, torch functions ---
 
@@ -188,13 +189,13 @@ def _cards(data: GoldenData, checklist: Checklist) -> tuple[Card, ...]:
             tone=Tone.GOOD if checklist.complete else Tone.BAD,
         ),
         _weights_card(data.weights),
-        Card(title="Determinism", value=words, detail=f"seed {data.seed}, {data.threads} threads", tone=tone),
+        Card(title="Determinism", value=words, detail=f"seed {data.seed}, {many(data.threads, 'thread')}", tone=tone),
         Card(title="Golden tensors", value=f"{kept:,}", detail=_golden_detail(modules)),
     )
 
 
 def _golden_detail(modules: int) -> str:
-    return f"of the model and of {modules:,} modules" if modules else "of the model's inputs and outputs"
+    return f"of the model and of {many(modules, 'module')}" if modules else "of the model's inputs and outputs"
 
 
 def _weights_card(weights: Weights) -> Card:
@@ -245,7 +246,7 @@ def _tensors(data: GoldenData) -> Table:
 def _notes(data: GoldenData) -> tuple[str, ...]:
     notes = [f"the values of {one.name} are not saved: {one.reason}" for one in data.tensors if one.reason]
     if data.not_called:
-        notes.append(f"{len(data.not_called)} modules selected by --intermediates did not run")
+        notes.append(f"{many(len(data.not_called), 'module')} selected by --intermediates did not run")
     if not any(one.role is Role.MODULE_OUTPUT for one in data.tensors):
         notes.append("no intermediate tensors were saved; use --intermediates to save them")
     notes.extend(data.notes)

@@ -10,6 +10,7 @@ from torchstone.record.trace import Trace
 from torchstone.report.section import Column, ReportFolder, SectionView, Shown, Table, worst
 from torchstone.report.sections import check, cost
 from torchstone.report.view.source_lines import Amounts, FunctionRow, LineRow, function_rows
+from torchstone.units import many
 
 NAME = "source"
 _LEAST = "numbers that miss them have a \N{GREATER-THAN OR EQUAL TO} sign"
@@ -52,11 +53,15 @@ def _statuses(folder: ReportFolder) -> Sequence[str] | None:
 def _notes(rows: Sequence[FunctionRow], *, priced: bool) -> tuple[str, ...]:
     words = "A line has the cost of all ops that run because of it; code of torch is part of the line that calls it."
     unsized = max(row.amounts.unsized for row in rows)
-    sizes = (f"The size of {unsized} new tensors is not known; {_LEAST}.",) if unsized else ()
+    sizes = (f"The size of {many(unsized, 'new tensor')} is not known; {_LEAST}.",) if unsized else ()
     if not priced:
         return (words, *sizes, "Without costs: run `torchstone cost` on this folder to see FLOPs and bytes.")
     missing = max(row.amounts.unpriced for row in rows)
-    return (words, f"{missing} op calls have no price; {_LEAST}.", *sizes) if missing else (words, *sizes)
+    return (
+        (words, f"{many(missing, 'op call has', 'op calls have')} no price; {_LEAST}.", *sizes)
+        if missing
+        else (words, *sizes)
+    )
 
 
 def _functions(rows: Sequence[FunctionRow], *, priced: bool) -> Table:

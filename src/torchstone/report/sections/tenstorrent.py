@@ -23,7 +23,7 @@ from torchstone.report.section import (
     Tone,
 )
 from torchstone.report.ttnn_text import NO_VALUES
-from torchstone.units import show_bytes, show_count
+from torchstone.units import many, show_bytes, show_count
 
 NAME = "tenstorrent"
 FILE = "mapping.json"
@@ -88,7 +88,7 @@ def _cards(mapping: ModelMapping) -> tuple[Card, ...]:
         Card(
             title=f"Accepted by ttnn on {mapping.device}",
             value=share(mapping.accepted_calls, mapping.calls),
-            detail=f"of {mapping.calls:,} op calls: {outcomes}; values not compared",
+            detail=f"of {many(mapping.calls, 'op call')}: {outcomes}; values not compared",
             tone=Tone.PLAIN if whole else Tone.WARNING,
         ),
         Card(
@@ -96,7 +96,7 @@ def _cards(mapping: ModelMapping) -> tuple[Card, ...]:
             value=share(mapping.accepted_flops, mapping.flops),
             detail=f"of {show_count(mapping.flops)}; {mapping.version}",
         ),
-        Card(title="Views that are free", value=share(free, views), detail=f"{free:,} of {views:,} calls"),
+        Card(title="Views that are free", value=share(free, views), detail=f"{free:,} of {many(views, 'call')}"),
         *(() if mapping.plan is None else _memory_cards(mapping.plan)),
     )
 
@@ -116,7 +116,8 @@ def _memory_cards(plan: MemoryPlan) -> tuple[Card, ...]:
             title="Peak per L1 bank",
             value=show_bytes(plan.peak_l1_bytes),
             detail=f"of {show_bytes(plan.l1_capacity_bytes)}, with circular and dataflow buffers; "
-            f"at {plan.peak_l1_op}" + (f"; {plan.unknown_ops:,} ops could not be asked" if plan.unknown_ops else ""),
+            f"at {plan.peak_l1_op}"
+            + (f"; {many(plan.unknown_ops, 'op')} could not be asked" if plan.unknown_ops else ""),
         ),
     )
 

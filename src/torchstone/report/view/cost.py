@@ -4,7 +4,7 @@ from torchstone.record.base import Record
 from torchstone.record.cost import Bound, Category, CostTable, Kind, Prediction
 from torchstone.record.trace import Trace
 from torchstone.record.value import show_value
-from torchstone.units import show_bytes, show_seconds
+from torchstone.units import many, show_bytes, show_seconds
 
 _MOST_SIGNATURES = 500
 _WORTH_TIME = 0.05  # of the predicted time: less is not worth an advice
@@ -111,7 +111,7 @@ def advice(table: CostTable) -> tuple[Advice, ...]:
     first = []
     if not found.fits:
         devices = -(-found.peak_bytes // memory)
-        first.append(f"it does not fit: {devices} devices or more have the memory (--tp {devices}), "
+        first.append(f"it does not fit: {many(devices, 'device')} or more have the memory (--tp {devices}), "
                      "or a narrower format of the weights (--weights)")  # fmt: skip
     if sum(table.peak.padding.values()) > _WORTH_MEMORY * max(found.peak_bytes, 1):
         first.append("whole tiles make the peak larger: sizes that are multiples of the tile take less")
@@ -136,7 +136,8 @@ def _of_launches(table: CostTable, found: Prediction) -> Advice:
             moved_s = (cost.bytes_read + cost.bytes_written) / found.hardware.memory_bytes_per_s
             saved_s += cost.calls * max(one.seconds - moved_s, 0.0)
     text = (
-        f"{calls:,} op calls are shorter than a launch ({show_seconds(found.hardware.launch_s)}): record them once and "
+        f"{many(calls, 'op call is', 'op calls are')} shorter than a launch "
+        f"({show_seconds(found.hardware.launch_s)}): record them once and "
         "replay them (a trace, a CUDA graph)"
     )
     return Advice(text=text, saves_s=saved_s)

@@ -17,6 +17,7 @@ from torchstone.record.trace import NOT_AN_OP, Trace, producers
 from torchstone.record.unique import Fold, module_folds
 from torchstone.record.value import show_value, tensors_in
 from torchstone.report.view.modules import show_specs
+from torchstone.units import many
 
 TOP = -1  # the container of what runs outside any module
 _WEIGHTS = frozenset({"parameter", "buffer"})
@@ -229,7 +230,7 @@ class _Painter:
         ]
         rest = [tensor for tensor in others if tensor not in single]
         if rest:
-            node = Node(kind=Kind.INPUT, label="from outside", detail=f"{len(rest)} tensors")
+            node = Node(kind=Kind.INPUT, label="from outside", detail=many(len(rest), "tensor"))
             found.append((node, [(tensor, part) for tensor in rest for part in entering[tensor]]))
         return found
 

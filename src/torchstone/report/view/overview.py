@@ -12,6 +12,7 @@ from torchstone.record.trace import Failure, Trace
 from torchstone.record.unique import subtree_shapes
 from torchstone.record.value import show_value
 from torchstone.report.view.modules import ModuleRow, inclusive_parameters, module_rows
+from torchstone.units import many
 
 # --- Operators: calls, shapes, and the modules that call them ---
 
@@ -244,7 +245,7 @@ def _facts(trace: Trace, *, source: bool) -> list[Fact]:
         ("Created (UTC)", provenance.created.replace("T", " ").removesuffix("Z").removesuffix("+00:00")),
         (
             "Reused",
-            f"{provenance.reused_ops:,} op calls, from an identical layer" if provenance.reused_ops else "",
+            f"{many(provenance.reused_ops, 'op call')}, from an identical layer" if provenance.reused_ops else "",
         ),
     ]
     return [Fact(name=name, value=value) for name, value in pairs if value]
@@ -254,12 +255,13 @@ def _unknown(trace: Trace, counted: Totals) -> list[str]:
     lines = list(trace.notes)
     never = sum(not module.container for module in trace.modules) - _called_workers(trace)
     if never:
-        lines.append(f"{never} of {counted.modules} modules were never called in this run")
+        lines.append(f"{never} of {many(counted.modules, 'module was', 'modules were')} never called in this run")
     outside = sum(count for _, count in trace.own_signatures.get(-1, ()))
     if outside:
-        lines.append(f"{outside} op calls ran outside any module")
+        lines.append(f"{many(outside, 'op call')} ran outside any module")
     if counted.unsized_parameters:
-        lines.append(f"{counted.unsized_parameters} parameter tensors have a dtype of unknown size")
+        unsized = many(counted.unsized_parameters, "parameter tensor has", "parameter tensors have")
+        lines.append(f"{unsized} a dtype of unknown size")
     return lines
 
 

@@ -131,7 +131,7 @@ def _amounts_by_site(trace: Trace, lines: SourceLines, prices: Sequence[Signatur
         )
     for site, amounts in made.items():
         found[site] += amounts
-    found.pop(-1, None)  # no line of the model, as in a backward pass
+    found.pop(-1, None)  # no line of the model, as for adding up gradients
     return dict(found)
 
 
