@@ -138,7 +138,7 @@ def encodable(document: Any) -> Any:
     match document:
         case str():
             return document.encode("utf-8", "backslashreplace").decode()
-        case list():
+        case list() | tuple():  # msgspec leaves tuples as they are
             return [encodable(part) for part in document]
         case dict():
             return {encodable(key): encodable(part) for key, part in document.items()}
