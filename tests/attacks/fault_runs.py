@@ -10,11 +10,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.attacks.written_files import files_of, unfinished_in
+from torchstone.errors import EXIT_BAD_INPUT
 
 HERE = Path(__file__).parent
 FAULTS: dict[str, tuple[int, ...]] = {
@@ -54,18 +55,36 @@ class Fault:
         return f"{self.call} number {self.nth}{where} with {errno.errorcode.get(self.error, 'kill -9')}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """A signal at some time to the processes of a command."""
+
+    number: int
+    target: str  # parent, group (as Ctrl-C in a terminal), everything, or worker: any one that the command started
+    after_s: float
+    which: int = 0  # of the workers
+
+    def __str__(self) -> str:
+        return f"{signal.Signals(self.number).name} to the {self.target} after {self.after_s:.2f} s"
+
+
 @dataclass(slots=True)
 class Host:
     """A process that runs commands with faults."""
 
     process: "subprocess.Popen[str]"
     counts: Counter[str] = field(default_factory=Counter)
+    warm_workers: bool = False  # whether the zygote of the workers is a fork, too: faults of workers need a fresh one
 
-    def run(self, work: Path, arguments: str, fault: Fault | None = None) -> dict[str, Any]:
+    def run(
+        self, work: Path, arguments: str, fault: Fault | None = None, signalled: Signal | None = None
+    ) -> dict[str, Any]:
         """Run one command, and give its answer."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(_order(work, arguments, fault)) + "\n")
+        order = _order(work, arguments, fault)
+        order |= {"signal": None if signalled is None else asdict(signalled), "warm_workers": self.warm_workers}
+        self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
         answer: dict[str, Any] = json.loads(self.process.stdout.readline())
         return answer
@@ -102,7 +121,8 @@ def open_host(shim: Path, preload: Sequence[str] = ()) -> Iterator[Host]:
 
 def _order(work: Path, arguments: str, fault: Fault | None) -> dict[str, Any]:
     home = {"HOME": str(work), "TORCHSTONE_HOME": str(work / "out" / "home"), "TTMEM_HOME": str(work / "out" / "home")}
-    home["TORCHSTONE_CACHE"] = str(work / "cache")
+    home |= {"TORCHSTONE_CACHE": str(work / "cache"), "TMPDIR": str(work / "tmp")}
+    (work / "tmp").mkdir(exist_ok=True)
     mark = work / "fired"
     mark.unlink(missing_ok=True)
     return {
@@ -140,14 +160,68 @@ def survive(host: Host, command: Command, work: Path, fault: Fault, expected: di
     host.counts[f"{where} in a worker" if fault.in_children else where] += 1
     killed = fault.error == KILL and not fault.in_children
     problems = list(_after_kill(answer, work / "out") if killed else _wrong(answer, work / "out", before, expected))
+    problems += _left_running(answer)
+    problems += _run_again(host, command, work, expected)
+    return [f"{command.arguments}: {fault}: {one}" for one in problems]
+
+
+def survive_signal(host: Host, command: Command, work: Path, sent: Signal, expected: dict[str, object]) -> list[str]:
+    """Run a command, send it a signal, and run it again; gives what was wrong afterwards."""
+    _prepare(host, command, work)
+    answer = host.run(work, command.arguments, signalled=sent)
+    if not answer["signalled"]:
+        return []
+    host.counts[f"{signal.Signals(sent.number).name} to the {sent.target}"] += 1
+    problems = [*_left_running(answer), *_unreadable(work / "out")]
+    if sent.target == "worker":  # the command itself was not signalled
+        refused = answer.get("code") == EXIT_BAD_INPUT and "exit code -9" in answer["err"]
+        if refused:  # the process that lists the backends; what was killed is said in a sentence
+            problems += _wrong(answer, work / "out", {}, expected)
+        elif answer.get("code") != command.code:
+            problems.append(f"it ends with {answer.get('code', answer.get('died'))}: {answer.get('err')}")
+        else:
+            problems += _differences(work, expected)
+    elif sent.number != signal.SIGKILL:
+        problems += _after_interruption(answer, work, sent)
+    problems += _run_again(host, command, work, expected)
+    return [f"{command.arguments}: {sent}: {one}" for one in problems]
+
+
+def _after_interruption(answer: dict[str, Any], work: Path, sent: Signal) -> Iterator[str]:
+    """A command that could tidy up: it says what happened, in one line, and leaves nothing unfinished."""
+    if answer.get("died") == sent.number:  # before or after the command proper: nothing was written yet, or all
+        return
+    if answer.get("code") not in (0, 1, 128 + sent.number):
+        yield f"it ends with {answer}"
+    if "Traceback" in answer.get("err", ""):
+        yield f"it prints a traceback: {answer['err'][-2000:]}"
+    yield from (f"{name} was left behind" for name in unfinished_in(work / "out"))
+    yield from (f"{path.name} was left behind" for path in _temporary(work))
+
+
+def _temporary(work: Path) -> list[Path]:
+    return [path for path in (work / "tmp").iterdir() if "torchstone" in path.name]
+
+
+def _left_running(answer: dict[str, Any]) -> list[str]:
+    return [f"a process was left behind: {one}" for one in answer["orphans"]]
+
+
+def _run_again(host: Host, command: Command, work: Path, expected: dict[str, object]) -> Iterator[str]:
     repeated = host.run(work, command.again or command.arguments)
     if repeated.get("code") != command.code:
-        problems.append(f"run again, it ends with {repeated.get('code')}: {repeated.get('err')}")
-    elif (found := files_of(work / "out")) != expected:
-        differ = [name for name in {*found, *expected} if found.get(name) != expected.get(name)]
-        problems.append(f"run again, it gives other files: {sorted(differ)}")
-    problems += [f"run again, it leaves {name}" for name in unfinished_in(work / "out")]
-    return [f"{command.arguments}: {fault}: {one}" for one in problems]
+        yield f"run again, it ends with {repeated.get('code')}: {repeated.get('err')}"
+    else:
+        yield from (f"run again, {one}" for one in _differences(work, expected))
+    yield from (f"run again, it leaves {name}" for name in unfinished_in(work / "out"))
+    yield from (f"run again, it leaves {path.name}" for path in _temporary(work))
+
+
+def _differences(work: Path, expected: dict[str, object]) -> Iterator[str]:
+    found = files_of(work / "out")
+    if found != expected:
+        differ = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
+        yield f"it gives other files: {differ}"
 
 
 def _prepare(host: Host, command: Command, work: Path) -> dict[str, object]:
@@ -166,6 +240,10 @@ def _after_kill(answer: dict[str, Any], out: Path) -> Iterator[str]:
     """What must not be after a kill: files that look complete and are not."""
     if answer.get("died") != signal.SIGKILL:
         yield f"it was not killed: {answer}"
+    yield from _unreadable(out)
+
+
+def _unreadable(out: Path) -> Iterator[str]:
     try:
         files_of(out)
     except (ValueError, EOFError, OSError) as failure:

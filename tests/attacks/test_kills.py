@@ -1,16 +1,59 @@
-"""kill -9 at system calls of commands that write, then the same command again: the files of an undisturbed run."""
+"""kill -9 at system calls, and signals at any time, then the same command again: the files of an undisturbed run."""
 
+import os
 import random
+import signal
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.attacks.fault_runs import KILL, Command, Fault, Host, numbers, survive, undisturbed
+from tests.attacks.fault_runs import (
+    KILL,
+    Command,
+    Fault,
+    Host,
+    Signal,
+    build_shim,
+    numbers,
+    open_host,
+    survive,
+    survive_signal,
+    undisturbed,
+)
 from tests.attacks.test_faults import HEAVY, LIGHT, WITH_TORCH, WITH_WORKERS, host, work
 
 CALLS = ("write", "fsync", "rename", "open", "mkdir")
 
+SIGNALS = (
+    (signal.SIGKILL, "parent"),
+    (signal.SIGKILL, "worker"),
+    (signal.SIGKILL, "everything"),
+    (signal.SIGTERM, "parent"),
+    (signal.SIGTERM, "group"),
+    (signal.SIGINT, "group"),
+)
+SIGNALS_OF_A_KIND = int(os.environ.get("SIGNALS_OF_A_KIND", "17"))  # 102 of each command
+IMPORTED = (  # by workers; a run then costs a few forks
+    "torch", "torch._dynamo", "torch.export", "torch._functorch.aot_autograd", "torch._dynamo.backends.debugging",
+    "torchstone.check.child.repro", "torchstone.check.child.recording", "torchstone.backends.export",
+    "torchstone.sweep.child.run",
+)  # fmt: skip
+
 __all__ = ["host", "work"]  # fixtures
+
+
+@pytest.fixture(scope="module")
+def warm_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """A host that has imported torch, whose workers are forks of it."""
+    shim = build_shim(tmp_path_factory.mktemp("shim"))
+    if shim is None:
+        pytest.skip("there is no C compiler, or the system does not preload libraries")
+    with open_host(shim, IMPORTED) as opened:
+        opened.warm_workers = True
+        yield opened
+        print("\ninjected:", dict(opened.counts))  # noqa: T201 - shown with -s: how many kills and signals there were
 
 
 def kill_some(host: Host, command: Command, work: Path, *, most: int) -> list[str]:
@@ -49,5 +92,28 @@ def test_a_killed_command_with_torch_can_be_run_again(name: str, host: Host, wor
 @pytest.mark.heavy
 @pytest.mark.torch
 @pytest.mark.parametrize("name", WITH_WORKERS)
-def test_a_killed_command_with_workers_is_resumed(name: str, host: Host, work: Path) -> None:
-    assert kill_some(host, WITH_WORKERS[name], work, most=25) == []
+def test_a_killed_command_with_workers_is_resumed(name: str, warm_host: Host, work: Path) -> None:
+    assert kill_some(warm_host, WITH_WORKERS[name], work, most=100) == []
+
+
+def signal_some(host: Host, command: Command, work: Path, *, most: int) -> list[str]:
+    """Send each kind of signal `most` times, at times drawn from the whole of an undisturbed run."""
+    undisturbed(host, command, work)  # the first run imports
+    began_s = time.monotonic()
+    expected = undisturbed(host, command, work)
+    usual_s = time.monotonic() - began_s
+    dice = random.Random(f"signals of {command.arguments}")  # noqa: S311 - times, not secrets
+    problems = []
+    for number, target in SIGNALS:
+        for _ in range(most):
+            sent = Signal(number=number, target=target, after_s=dice.random() * usual_s, which=dice.randrange(1_000))
+            problems += survive_signal(host, command, work, sent, expected)
+    assert sum(count for name, count in host.counts.items() if name.startswith("SIG")) > 0
+    return problems
+
+
+@pytest.mark.heavy
+@pytest.mark.torch
+@pytest.mark.parametrize("name", WITH_WORKERS)
+def test_a_signal_at_any_time_leaves_nothing_behind(name: str, warm_host: Host, work: Path) -> None:
+    assert signal_some(warm_host, WITH_WORKERS[name], work, most=SIGNALS_OF_A_KIND) == []

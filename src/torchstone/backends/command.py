@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 import signal
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchstone.backends.protocol import Args, Availability, Kwargs, NotRun, Run, availability_of
+from torchstone.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from torch import nn
@@ -61,7 +61,7 @@ class Command:
         exported = exported_program(module, args, kwargs)
 
         def run(*args: object, **kwargs: object) -> object:
-            with tempfile.TemporaryDirectory(prefix="torchstone-command-") as folder:
+            with temporary_folder("command") as folder:
                 files = {PROGRAM: f"{folder}/program.pt2", INPUTS: f"{folder}/inputs.pt"}
                 torch.export.save(exported.program, files[PROGRAM])
                 torch.save([one.detach() for one in exported.example], files[INPUTS])

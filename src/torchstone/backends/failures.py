@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from torchstone.backends.protocol import CompileFailed, NotRun, Unsupported, first_line
+from torchstone.foreign import foreign_code
 
 Refusal = Unsupported | CompileFailed
 ErrorClassifier = Callable[[Exception], Refusal | None]  # what a backend's own errors mean; None: nothing special
@@ -39,28 +40,24 @@ def unclassified(_error: Exception) -> None:
 @contextmanager
 def compiling(classify: ErrorClassifier = unclassified) -> Iterator[None]:
     """What is raised inside comes out as a refusal, as a failure to compile, or as a lack of memory."""
-    try:
+    with foreign_code(_ALREADY_CLASSIFIED) as ran:  # compilers, and the Python around them, raise anything
         yield
-    except _ALREADY_CLASSIFIED:
-        raise
-    except Exception as error:  # compilers, and the Python around them, raise anything
-        if is_out_of_memory(error):
-            raise
-        raise classify(error) or CompileFailed(first_line(error)) from error
+    if ran.error is not None:
+        if is_out_of_memory(ran.error):
+            raise ran.error
+        raise classify(ran.error) or CompileFailed(first_line(ran.error)) from ran.error
 
 
 @contextmanager
 def running(classify: ErrorClassifier) -> Iterator[None]:
     """What is raised inside comes out as it is, unless the backend's words say that it never came to run."""
-    try:
+    with foreign_code(_ALREADY_CLASSIFIED) as ran:  # what a module raises while it runs is its own
         yield
-    except _ALREADY_CLASSIFIED:
-        raise
-    except Exception as error:  # what a module raises while it runs is its own
-        refusal = None if is_out_of_memory(error) else classify(error)
+    if ran.error is not None:
+        refusal = None if is_out_of_memory(ran.error) else classify(ran.error)
         if refusal is None:
-            raise
-        raise refusal from error
+            raise ran.error
+        raise refusal from ran.error
 
 
 def is_out_of_memory(error: BaseException) -> bool:

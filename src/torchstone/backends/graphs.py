@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from torchstone.backends.protocol import Args, Backend, Kwargs
+from torchstone.foreign import foreign_code
 
 DYNAMO, EXPORT = "dynamo", "export"
 _BUILT_IN = {"AotEager": DYNAMO, "Inductor": DYNAMO, "OnnxRuntime": EXPORT, "OpenVino": EXPORT, "StableHlo": EXPORT,
@@ -65,15 +66,13 @@ def kind_of(backend: Backend, module: nn.Module, args: Args, kwargs: Kwargs) -> 
     if home.__module__.startswith("torchstone.backends.") and home.__name__ in _BUILT_IN:
         return _BUILT_IN[home.__name__]
     try:
-        with _observed(), torch.no_grad():
+        # a backend that refuses before it has a graph is one without a graph
+        with foreign_code(), _observed(), torch.no_grad():
             run = backend.compile(module, args, kwargs)
-            if home.__module__.startswith("torchstone.backends."):
-                return ""
-            run(*args, **kwargs)
+            if not home.__module__.startswith("torchstone.backends."):
+                run(*args, **kwargs)
     except _Seen as seen:
         return seen.kind
-    except Exception:  # noqa: BLE001 - a backend that refuses before it has a graph is one without a graph
-        return ""
     finally:
         backend.reset()
     return ""

@@ -13,6 +13,7 @@ from typing import Any
 
 from torchstone.backends.protocol import Backend, OpeningFailed
 from torchstone.backends.source_digest import backend_digest
+from torchstone.foreign import foreign_code
 
 GROUP = "torchstone.backends"  # the entry-point group of backends that other packages bring
 BUILT_IN = {
@@ -63,13 +64,13 @@ def describe_backend(
     brought = {name: where for name, where in entry_point_backends().items() if name not in BUILT_IN}
     origin = "built in" if spec in BUILT_IN else "entry point" if spec in brought else "file"
     about: dict[str, object] = {"name": spec, "origin": origin, "location": {**BUILT_IN, **brought}.get(spec, spec)}
-    try:
+    with foreign_code() as ran:  # a process border: a stranger's code may raise anything
         backend = open_backend(spec, options)
         found = backend.availability()
-    except OpeningFailed as error:
-        return {**about, "usable": False, "opened": False, "reason": str(error)}, None
-    except Exception as error:  # noqa: BLE001 - a process border: a stranger's code may raise anything
-        return {**about, "usable": False, "reason": f"{type(error).__name__}: {error}"}, None
+    if isinstance(ran.error, OpeningFailed):
+        return {**about, "usable": False, "opened": False, "reason": str(ran.error)}, None
+    if ran.error is not None:
+        return {**about, "usable": False, "reason": f"{type(ran.error).__name__}: {ran.error}"}, None
     facts = {
         "summary": (type(backend).__doc__ or "").strip().partition("\n")[0],
         "forks": bool(backend.forks),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-import tempfile
 import warnings
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchstone.backends.protocol import Args, Availability, CompileFailed, Kwargs, Run, Unsupported, availability_of
+from torchstone.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -115,8 +114,8 @@ def _session(program: Any) -> object:
     options = SessionOptions()
     options.intra_op_num_threads = 1
     weights_bytes = sum(value.const_value.nbytes for value in program.model.graph.initializers.values())
-    with compiling(classify_error), tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
+    with compiling(classify_error), temporary_folder("onnx") as folder:
+        path = folder / "model.onnx"
         program.save(str(path), external_data=weights_bytes > _LARGEST_IN_MEMORY_BYTES)
         return InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 

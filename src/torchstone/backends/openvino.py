@@ -57,15 +57,14 @@ class OpenVino:
 
     def export(self, module: nn.Module, args: Args, kwargs: Kwargs) -> dict[str, str]:
         """The model as OpenVINO's XML; weights are not in it."""
-        import tempfile
-        from pathlib import Path
-
         import openvino
 
+        from torchstone.temporary import temporary_folder
+
         _, model, _ = self._converted(module, args, kwargs)
-        with tempfile.TemporaryDirectory() as folder:
-            openvino.save_model(model, Path(folder) / "model.xml", compress_to_fp16=False)
-            return {"xml": (Path(folder) / "model.xml").read_text(encoding="utf-8")}
+        with temporary_folder("openvino") as folder:
+            openvino.save_model(model, folder / "model.xml", compress_to_fp16=False)
+            return {"xml": (folder / "model.xml").read_text(encoding="utf-8")}
 
     def compile(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Run:
         """Convert the module and compile it for the CPU."""

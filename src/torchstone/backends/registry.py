@@ -69,12 +69,11 @@ def _ask(request: Mapping[str, object], python: str) -> BackendListing:
     with os.fdopen(reading, "rb") as pipe, child:
         try:
             said, _ = child.communicate(timeout=_DEADLINE_S)
-        except BaseException as error:
-            child.kill()
-            if isinstance(error, subprocess.TimeoutExpired):
-                msg = f"{python} did not say within {_DEADLINE_S:.0f} s which backends it has"
-                raise InputError(msg) from error
-            raise
+        except subprocess.TimeoutExpired as error:
+            msg = f"{python} did not say within {_DEADLINE_S:.0f} s which backends it has"
+            raise InputError(msg) from error
+        finally:
+            child.kill()  # which does nothing once it has ended
         answer = pipe.read()
     if not answer:
         words = said.decode("utf-8", "replace").strip()[-_LAST_WORDS:]

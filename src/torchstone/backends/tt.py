@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,8 @@ from torchstone.backends.protocol import (
     installed,
 )
 from torchstone.backends.xla import Xla
+from torchstone.foreign import foreign_code
+from torchstone.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from torch import nn
@@ -135,7 +136,8 @@ class TT(Xla):
 
     def export(self, module: nn.Module, args: Args, kwargs: Kwargs) -> dict[str, str]:
         """Every stage that the compiler writes: vhlo, shlo, ..., ttir, ttnn."""
-        with tempfile.TemporaryDirectory() as folder:
+        with temporary_folder("tt") as place:
+            folder = str(place)
             self.open_device()
             self.reset()  # what is compiled already would write nothing
             options = {"export_path": folder, "export_model_name": _MODEL_NAME}
@@ -153,11 +155,9 @@ class TT(Xla):
         raise Unsupported(msg)
 
     def _failure_of_a_run(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Exception | None:
-        try:
+        with foreign_code() as ran:  # what the compiler wrote before it counts
             super().compile(module, args, kwargs)(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - what the compiler wrote before it counts
-            return error
-        return None
+        return ran.error
 
     def compile(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Run:
         """As for any PJRT device; where only compiling was asked for, a call compiles and then says so."""

@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from torchstone.foreign import foreign_code
+
 _DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool)
 _MOST_SAMPLES = 4
 _MOST_REFERENCES = 200  # that are looked at
@@ -59,22 +61,20 @@ def _errors(entry: Any) -> list[Any]:
     if entry.error_inputs_func is None:
         return []
     torch.manual_seed(_SEED)
-    try:
-        with _disable_current_modes():
-            return [one.sample_input for one in islice(entry.error_inputs("cpu"), _MOST_SAMPLES)]
-    except Exception:  # noqa: BLE001 - some of torch's inputs need packages that are not installed
-        return []
+    with foreign_code(), _disable_current_modes():  # some of torch's inputs need packages that are not installed
+        return [one.sample_input for one in islice(entry.error_inputs("cpu"), _MOST_SAMPLES)]
+    return []
 
 
 def _samples(entry: Any, dtype: torch.dtype, *, needs_grad: bool) -> list[Any]:
     torch.manual_seed(_SEED)
     found: list[Any] = []
-    try:
-        with _disable_current_modes():  # how a sample is made is not recorded
-            found = list(islice(entry.sample_inputs("cpu", dtype, requires_grad=needs_grad), _MOST_SAMPLES))
-            samples = sum(1 for _ in entry.sample_inputs("cpu", dtype, requires_grad=False))
-            references = list(islice(entry.reference_inputs("cpu", dtype, requires_grad=False), _MOST_REFERENCES))
-    except Exception:  # noqa: BLE001 - some of torch's samples need packages that are not installed
+    # some of torch's samples need packages that are not installed; how a sample is made is not recorded
+    with foreign_code() as ran, _disable_current_modes():
+        found = list(islice(entry.sample_inputs("cpu", dtype, requires_grad=needs_grad), _MOST_SAMPLES))
+        samples = sum(1 for _ in entry.sample_inputs("cpu", dtype, requires_grad=False))
+        references = list(islice(entry.reference_inputs("cpu", dtype, requires_grad=False), _MOST_REFERENCES))
+    if ran.error is not None:
         return found
     empty = [one for one in references if _has_no_elements(one)]
     return [*found, *references[samples : samples + _FEW], *empty[:_FEW]]
@@ -86,16 +86,14 @@ def _has_no_elements(sample: Any) -> bool:
 
 
 def _called(entry: Any, sample: Any, *, backward: bool, contiguous: bool = True) -> bool:
-    try:
+    with foreign_code() as ran:  # torch's own samples may need what this build lacks; the call is then no sample
         with _disable_current_modes():
             sample = sample if contiguous else sample.noncontiguous()  # which sparse samples refuse
         result = entry(sample.input, *sample.args, **sample.kwargs)
         first = result if isinstance(result, torch.Tensor) else next(iter(result), None)
         if backward and isinstance(first, torch.Tensor) and first.requires_grad:
             first.sum().backward()
-    except Exception:  # noqa: BLE001 - torch's own samples may need what this build lacks; the call is then no sample
-        return False
-    return True
+    return ran.error is None
 
 
 def main(names: Sequence[str]) -> int:

@@ -18,6 +18,7 @@ from torchstone.capture.chains import MOST_PATHS, ChainLog
 from torchstone.capture.op_log import Recording
 from torchstone.capture.trace_program import REFUSAL, TraceRequest
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE, InputError
+from torchstone.foreign import foreign_code
 from torchstone.models.inputs import InputOptions
 from torchstone.record.codec import save, write_atomically
 from torchstone.record.config import OpLog, SourceEnding, TargetKind, TracedSource
@@ -134,15 +135,12 @@ def _trace_model(request: TraceRequest, new_recording: NewRecording) -> Traced:
     check_inputs_match(model, inputs)
     name = describe_source(request.target)
     recording = new_recording(name)
-    error: BaseException | None = None
-    try:
-        with recording.opened(), torch.set_grad_enabled(request.backward):
-            output = model(*inputs.args, **inputs.kwargs)
-            if request.backward:
-                run_backward(output)
-    except Exception as raised:  # noqa: BLE001 - a model may raise anything, and that is a result
-        error = raised
-    return (_ended(recording, request, name, error, model=name),), inputs.notes
+    # a model may raise anything, and that is a result
+    with foreign_code() as ran, recording.opened(), torch.set_grad_enabled(request.backward):
+        output = model(*inputs.args, **inputs.kwargs)
+        if request.backward:
+            run_backward(output)
+    return (_ended(recording, request, name, ran.error, model=name),), inputs.notes
 
 
 def _ended(

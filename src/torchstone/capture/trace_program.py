@@ -6,7 +6,6 @@ import subprocess
 import sys
 from difflib import get_close_matches
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from torchstone.errors import InputError, require_package
 from torchstone.record.base import Record
 from torchstone.record.codec import load
 from torchstone.record.config import OpLog, TargetKind
+from torchstone.temporary import temporary_folder
 
 # What the TARGET of a trace is: a pytest node, a script or a model.
 
@@ -100,8 +100,8 @@ def trace_in_child(request: TraceRequest) -> OpLog:
     """Run the target; what it prints goes to stderr. A process that dies leaves nothing, and that is an error."""
     require_package("torch", needed_for="tracing")  # the child would say so with a traceback
     try:
-        with TemporaryDirectory(prefix="torchstone-trace-") as folder:
-            return _trace(request, Path(folder))
+        with temporary_folder("trace") as folder:
+            return _trace(request, folder)
     except OSError as error:
         msg = f"tracing needs a temporary file: {error.strerror or error}; make room, or set TMPDIR to another disk"
         raise InputError(msg) from error

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from torchstone.check.bug_report import SCRIPT, ScriptRun
 from torchstone.check.bundle import run_script, unpack
 from torchstone.errors import InputError, TorchstoneError
 from torchstone.record.task import Limits
+from torchstone.temporary import temporary_folder
 from torchstone.workers.limits import wait_within
 from torchstone.workers.version_search import Bisected, Tried, search_environments
 
@@ -30,9 +30,9 @@ def bisect(
 
     Raises InputError for fewer than two environments, and for a bundle without a script.
     """
-    with tempfile.TemporaryDirectory(prefix="torchstone-bisect-") as temporary:
-        about = unpack(bundle, Path(temporary))
-        script = Path(temporary) / SCRIPT
+    with temporary_folder("bisect") as temporary:
+        about = unpack(bundle, temporary)
+        script = temporary / SCRIPT
         if not script.is_file():
             msg = f"{bundle} has no script, so there is nothing to run"
             raise InputError(msg)
@@ -66,17 +66,17 @@ def bisect_compiler(bundle: Path, python: str = "", *, deadline_s: float) -> Bis
     Raises InputError for a bundle of another backend: no other compiler has such a bisector.
     """
     python = python or sys.executable
-    with tempfile.TemporaryDirectory(prefix="torchstone-bisect-") as temporary:
-        about = unpack(bundle, Path(temporary))
+    with temporary_folder("bisect") as temporary:
+        about = unpack(bundle, temporary)
         if about.backend != "inductor":
             msg = f"{bundle} is about {about.backend}; torch can bisect inductor only, so give two or more --python"
             raise InputError(msg)
-        output = Path(temporary) / "bisector.log"
+        output = temporary / "bisector.log"
         command = [python, "-m", "torch._inductor.compiler_bisector", "run", python, SCRIPT]
         with output.open("wb") as file:
             process = subprocess.Popen(  # noqa: S603 - the user asked to run this bundle
                 command, cwd=temporary, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
-                start_new_session=True, env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(Path(temporary) / "cache")},
+                start_new_session=True, env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(temporary / "cache")},
             )  # fmt: skip
             stopped = wait_within(process, Limits(deadline_s=deadline_s))
             if stopped is not None:

@@ -24,6 +24,7 @@ from torchstone.record.check import CheckResult, Finding
 from torchstone.record.codec import replacing
 from torchstone.record.files import parse_json, problem_of_archive, shortened
 from torchstone.record.task import Ending, Limits
+from torchstone.temporary import temporary_folder
 from torchstone.workers.limits import wait_within
 
 ABOUT = "bundle.json"
@@ -184,9 +185,9 @@ def watch(bundles: Sequence[Path], python: str, *, deadline_s: float, say: Calla
     found = []
     for bundle in bundles:
         say(f"running {bundle.name}")
-        with tempfile.TemporaryDirectory(prefix="torchstone-bundle-") as temporary:
-            about = unpack(bundle, Path(temporary))
-            script = Path(temporary) / SCRIPT
+        with temporary_folder("bundle") as temporary:
+            about = unpack(bundle, temporary)
+            script = temporary / SCRIPT
             if about.run is None or not script.is_file():
                 found.append(Watched(bundle=str(bundle), state="could not run", detail="it has no script"))
                 continue

@@ -1,9 +1,11 @@
 """The table of commands, and the one place where errors become messages and exit codes."""
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -129,8 +131,38 @@ def cli() -> None:
 
 def run(arguments: Sequence[str] | None = None, *, program: click.Command = cli, name: str = "torchstone") -> int:
     """Run one command line, of torchstone or of another program it installs, and give its exit code."""
-    with plain_output():
+    with plain_output(), _ended_tidily():
         return _run(arguments, program=program, name=name)
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP: the command ends as after Ctrl-C, so that temporary files and workers go with it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.exit_code = 128 + number  # what a shell reports for a process that the signal ended
+
+
+@contextmanager
+def _ended_tidily() -> Iterator[None]:
+    """Let the signals that ask a process to end run what tidies up; one that is ignored, as by nohup, stays ignored."""
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []
+
+    def end(number: int, _frame: object) -> None:
+        for one in taken:
+            signal.signal(one, signal.SIG_IGN)  # a second one must not stop the tidying; SIGKILL still ends it
+        raise _Terminated(number)
+
+    taken = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str) -> int:
@@ -143,6 +175,9 @@ def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str) 
     except click.ClickException as error:
         error.show()
         return error.exit_code
+    except _Terminated as end:
+        click.echo("torchstone: terminated", err=True)
+        return end.exit_code
     except (click.Abort, KeyboardInterrupt, EOFError):
         click.echo("torchstone: interrupted", err=True)
         return EXIT_INTERRUPTED

@@ -11,6 +11,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError
+from torchstone.foreign import foreign_code
 from torchstone.record.cost import CostTable, Difference, PeerCount
 
 if TYPE_CHECKING:
@@ -238,16 +239,16 @@ def count_with(name: str, model: "nn.Module", args: Arguments, kwargs: Keywords)
     """Run one counter; whatever goes wrong in it is its result, not ours."""
     needed, counter = COUNTERS[name]
     start = time.perf_counter()
-    try:
+    with foreign_code() as ran:  # foreign code: any failure is a finding about it
         import_module(needed)
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its own; what it counts is what we ask for
             total, by_op, skipped = counter(model, args, kwargs)
-    except ImportError as error:
-        return _failed(name, f"not installed ({error.name})", start)
-    except Exception as error:  # noqa: BLE001 - foreign code: any failure is a finding about it
-        words = str(error).strip().splitlines()
-        return _failed(name, f"{type(error).__name__}: {words[0][:120] if words else 'no message'}", start)
+    if isinstance(ran.error, ImportError):
+        return _failed(name, f"not installed ({ran.error.name})", start)
+    if ran.error is not None:
+        words = str(ran.error).strip().splitlines()
+        return _failed(name, f"{type(ran.error).__name__}: {words[0][:120] if words else 'no message'}", start)
     seconds = time.perf_counter() - start
     return PeerCount(name=name, total_flops=total, by_op=by_op, skipped=skipped, seconds=seconds)
 

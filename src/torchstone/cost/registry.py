@@ -5,6 +5,7 @@ from math import ceil, prod
 from typing import TypeVar
 
 from torchstone.errors import InputError
+from torchstone.foreign import foreign_code
 from torchstone.record.base import Record
 from torchstone.record.cost import Kind
 from torchstone.record.op import OpSignature
@@ -71,13 +72,11 @@ def _answerable(function: PriceFunction) -> PriceFunction:
     """A price from outside that fails says whose it is."""
 
     def priced(call: OpSignature) -> Price:
-        try:
+        with foreign_code(passing=(NoPriceError, InputError)) as ran:  # the user's code may raise anything
             found: object = function(call)
-        except (NoPriceError, InputError):
-            raise
-        except Exception as error:  # the user's code may raise anything
-            msg = f"the price of {call.op} ({function.__name__}) stops with {type(error).__name__}: {error}"
-            raise InputError(msg) from error
+        if ran.error is not None:
+            msg = f"the price of {call.op} ({function.__name__}) stops with {type(ran.error).__name__}: {ran.error}"
+            raise InputError(msg) from ran.error
         if not isinstance(found, Price):
             msg = f"the price of {call.op} ({function.__name__}) gave {found!r}; a price function returns a Price"
             raise InputError(msg)

@@ -8,6 +8,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from torchstone.errors import ModelInputsError, UnreadableFileError
+from torchstone.foreign import foreign_code
 from torchstone.models.exported_archive import UnsafeArchiveError, check_archive
 from torchstone.models.inputs import Inputs
 
@@ -30,15 +31,15 @@ def _read(path: Path) -> ExportedProgram:
     except ImportError as error:
         msg = f"torch {torch.__version__} cannot read {path} without pickle; upgrade torch to read .pt2 files"
         raise UnreadableFileError(msg) from error
-    try:
+    with foreign_code(
+        passing=(UnsafeArchiveError,)
+    ) as ran:  # whatever torch's reader raises, the file is not readable here
         check_archive(path)
         program = load_pt2(path).exported_programs["model"]
-    except UnsafeArchiveError:
-        raise
-    except Exception as error:  # whatever torch's reader raises, the file is not readable here
-        reason = _short_reason(error)
+    if ran.error is not None:
+        reason = _short_reason(ran.error)
         msg = f"{path} is not a readable .pt2 file ({reason}); write it again with torch.export.save of this torch"
-        raise UnreadableFileError(msg) from error
+        raise UnreadableFileError(msg) from ran.error
     return program
 
 
@@ -50,9 +51,9 @@ def _short_reason(error: Exception) -> str:
 
 
 def _module_of(program: ExportedProgram) -> nn.Module:
-    try:
+    with foreign_code() as ran:  # unflatten raises many types; the flat module computes the same
         module: nn.Module = torch.export.unflatten(program)
-    except Exception:  # noqa: BLE001 - unflatten raises many types; the flat module computes the same
+    if ran.error is not None:
         return program.module()
     return module
 

@@ -21,6 +21,7 @@ from typing import NoReturn
 import torch
 
 from torchstone.errors import UnreadableFileError
+from torchstone.foreign import foreign_code
 from torchstone.models.size_expressions import is_arithmetic
 
 _PROGRAM = "models/model.json"
@@ -97,9 +98,9 @@ def _check_tensors(record: bytes, name: str) -> None:
     """Load a member with torch's restricted unpickler, so that torch.export.load does not retry without restriction."""
     if not record:
         return
-    try:
+    with foreign_code() as ran:  # whatever torch raises, it would go on to load the member without restriction
         loaded: object = torch.load(io.BytesIO(record), weights_only=True)
-    except Exception:  # noqa: BLE001 - whatever torch raises, it would go on to load the member without restriction
+    if ran.error is not None:
         _refuse(f"its member {name!r} is pickled and holds more than tensors and plain values")
     if not isinstance(loaded, (tuple, dict)):
         _refuse(f"its member {name!r} holds neither a tuple nor a dict")

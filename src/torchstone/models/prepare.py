@@ -11,6 +11,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_map_only
 
 from torchstone.errors import InputError, ModelError, ModelInputsError
+from torchstone.foreign import foreign_code
 from torchstone.models.inputs import Inputs
 from torchstone.units import show_bytes
 
@@ -84,13 +85,12 @@ def initialize_lazy_parameters(model: nn.Module, inputs: Inputs) -> None:
     lazy = lazy_tensors(model)
     if not lazy:
         return
-    try:
-        with torch.no_grad():
-            model(*inputs.args, **inputs.kwargs)
-    except Exception as error:  # the model's own code may raise anything
-        reason = " ".join(str(error).split())
-        msg = f"the first run, which gives {lazy[0]} its shape, raised {type(error).__name__}: {reason}"
-        raise ModelError(msg) from error
+    with foreign_code() as ran, torch.no_grad():  # the model's own code may raise anything
+        model(*inputs.args, **inputs.kwargs)
+    if ran.error is not None:
+        reason = " ".join(str(ran.error).split())
+        msg = f"the first run, which gives {lazy[0]} its shape, raised {type(ran.error).__name__}: {reason}"
+        raise ModelError(msg) from ran.error
     remaining = lazy_tensors(model)
     if remaining:
         msg = f"{remaining[0]} is lazy and still has no shape after a run; make it a parameter with a shape"

@@ -23,6 +23,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import logging as transformers_logging
 
 from torchstone.errors import InputError, ModelError, TorchstoneError, UnknownModelError, UnreadableFileError
+from torchstone.foreign import foreign_code
 from torchstone.models.inputs import InputOptions
 from torchstone.models.prepare import memory_shortage
 from torchstone.models.tiny import PARTS, default_config, keep_layers, tiny_config
@@ -197,15 +198,14 @@ def _require_memory(blueprint: Blueprint) -> None:
 
 def _construct_checked(blueprint: Blueprint, device: str, seed: int) -> Built:
     with _seeded(seed):
-        try:
+        with foreign_code(
+            passing=(TorchstoneError,)
+        ) as ran:  # transformers checks a configuration and weight files only while it builds
             return _construct(blueprint, device)
-        except TorchstoneError:
-            raise
-        except Exception as error:  # transformers checks a configuration and weight files only while it builds
-            reason = " ".join(str(error).split()) or type(error).__name__
-            kind = type(error).__name__
-            msg = f"{blueprint.name} cannot be built as {blueprint.model_class.__name__}: {kind}: {reason}"
-            raise ModelError(msg) from error
+        reason = " ".join(str(ran.error).split()) or type(ran.error).__name__
+        kind = type(ran.error).__name__
+        msg = f"{blueprint.name} cannot be built as {blueprint.model_class.__name__}: {kind}: {reason}"
+        raise ModelError(msg) from ran.error
 
 
 def _construct(blueprint: Blueprint, device: str) -> Built:
@@ -283,15 +283,13 @@ def _first_buildable_class(config: PreTrainedConfig) -> tuple[type[nn.Module], l
     classes: list[Any] = list(model_classes_for(config))  # transformers classes, which have _from_config
     skipped: list[str] = []
     for model_class in classes:
-        try:
-            with torch.device("meta"):
-                model_class._from_config(config)  # noqa: SLF001 - as in _construct
-        except ImportError as error:
-            skipped.append(f"{model_class.__name__}: skipped, {' '.join(str(error).split()).partition('.')[0]}")
-        except Exception:  # noqa: BLE001 - building it later raises the same error, with its message
-            break
-        else:
+        with foreign_code() as ran, torch.device("meta"):  # building it later raises the same error, with its message
+            model_class._from_config(config)  # noqa: SLF001 - as in _construct
+        if ran.error is None:
             return model_class, skipped
+        if not isinstance(ran.error, ImportError):
+            break
+        skipped.append(f"{model_class.__name__}: skipped, {' '.join(str(ran.error).split()).partition('.')[0]}")
     return classes[0], []
 
 
@@ -357,11 +355,10 @@ def _config_from(content: dict[str, object], *, origin: str) -> PreTrainedConfig
         raise UnreadableFileError(msg)
     config_class = _config_class(model_type, origin=origin)
     _refuse_kernels(content, origin)
-    try:
+    with foreign_code() as ran:  # each config class checks its values in its own way
         return config_class.from_dict(content)
-    except Exception as error:  # each config class checks its values in its own way
-        msg = f"{origin} is not a valid {model_type} configuration: {shortened(error)}"
-        raise UnreadableFileError(msg) from error
+    msg = f"{origin} is not a valid {model_type} configuration: {shortened(ran.raised)}"
+    raise UnreadableFileError(msg) from ran.raised
 
 
 def _refuse_kernels(content: object, origin: str) -> None:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, Protocol, TypeGuard, TypeVar
 
 from torchstone.errors import ModelError, UnknownModelError
+from torchstone.foreign import foreign_code
 
 T = TypeVar("T")
 
@@ -109,12 +110,14 @@ class UserCode:
 
     def call(self, function: Callable[..., T], *args: object, name: str) -> T:
         """Call the user's code with its folder importable; an error message names the user's own line."""
-        with importable(self.target.folder):
-            try:
-                return function(*args)
-            except (Exception, SystemExit) as error:  # the user's code may raise anything
-                msg = f"{name} in {self.target.module} raised {_describe_error(error, self.target)}"
-                raise ModelError(msg) from error
+        with (
+            importable(self.target.folder),
+            foreign_code(exit_is_answer=True) as ran,
+        ):  # the user's code may raise anything
+            return function(*args)
+        error = ran.raised
+        msg = f"{name} in {self.target.module} raised {_describe_error(error, self.target)}"
+        raise ModelError(msg) from error
 
 
 @contextmanager
@@ -155,15 +158,15 @@ def _drop_siblings(folder: Path) -> None:
 def _run_file(target: Target) -> ModuleType:
     target.require_file()
     path = Path(target.module)
-    try:
+    with foreign_code(exit_is_answer=True) as ran:  # the user's code may raise anything
         levels = _relative_import_levels(path)
         folder = path.resolve().parents[levels]
         _drop_siblings(folder)
         with importable(folder):
             return _execute(path.resolve(), levels)
-    except (Exception, SystemExit) as error:  # the user's code may raise anything
-        msg = f"{path} cannot be imported: {_describe_error(error, target)}"
-        raise ModelError(msg) from error
+    error = ran.raised
+    msg = f"{path} cannot be imported: {_describe_error(error, target)}"
+    raise ModelError(msg) from error
 
 
 def _execute(path: Path, levels: int) -> ModuleType:
@@ -188,18 +191,16 @@ def _relative_import_levels(path: Path) -> int:
 
 
 def _import(target: Target) -> ModuleType:
-    try:
-        with importable(Path.cwd()):
-            return import_module(target.module)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (target.module == error.name or target.module.startswith(f"{error.name}.")):
-            msg = f"no module named {error.name!r}, needed for {target.text}; check the name or install it"
-            raise UnknownModelError(msg) from error
-        msg = f"{target.module} cannot be imported: {_describe_error(error, target)}"
-        raise ModelError(msg) from error
-    except (Exception, SystemExit) as error:  # the user's code may raise anything
-        msg = f"{target.module} cannot be imported: {_describe_error(error, target)}"
-        raise ModelError(msg) from error
+    # the user's code may raise anything
+    with foreign_code(exit_is_answer=True) as ran, importable(Path.cwd()):
+        return import_module(target.module)
+    error = ran.raised
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing is not None and (target.module == missing or target.module.startswith(f"{missing}.")):
+        msg = f"no module named {missing!r}, needed for {target.text}; check the name or install it"
+        raise UnknownModelError(msg) from error
+    msg = f"{target.module} cannot be imported: {_describe_error(error, target)}"
+    raise ModelError(msg) from error
 
 
 def _describe_error(error: BaseException, target: Target) -> str:

@@ -76,9 +76,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
             file.flush()
             os.fsync(file.fileno())
             Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+        finally:
+            Path(file.name).unlink(missing_ok=True)  # once it has taken its place, it is gone
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

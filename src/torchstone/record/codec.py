@@ -130,9 +130,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
                 os.fsync(file.fileno())
                 unfinished.chmod(0o666 & ~_umask())
                 unfinished.replace(path)
-            except BaseException:
-                unfinished.unlink(missing_ok=True)
-                raise
+            finally:
+                unfinished.unlink(missing_ok=True)  # once it has taken its place, it is gone
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error  # a full disk names no file
 

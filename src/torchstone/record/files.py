@@ -148,7 +148,7 @@ def encodable(document: Any) -> Any:
     match document:
         case str():
             return document.encode("utf-8", "backslashreplace").decode()
-        case list():
+        case list() | tuple():  # msgspec leaves tuples as they are
             return [encodable(part) for part in document]
         case dict():
             return {encodable(key): encodable(part) for key, part in document.items()}
@@ -161,7 +161,7 @@ def read_json(path: Path, *, object_hook: Callable[[dict[str, Any]], object] | N
     return parse_json(read_file(path), origin=str(path), object_hook=object_hook)
 
 
-def shortened(error: Exception) -> str:
+def shortened(error: BaseException) -> str:
     """What a decoder reports, in one line of limited length: some quote the whole input."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from torchstone.errors import ModelError, UnreadableFileError
+from torchstone.foreign import foreign_code
 from torchstone.models.inputs import Inputs
 from torchstone.numerics.dtypes import dtype_named
 from torchstone.numerics.expected import Draws
@@ -209,13 +210,13 @@ class _Runs:
         def cast(value: object) -> object:
             return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
 
-        try:
+        with foreign_code() as ran:  # a model's own copying and casting may raise anything; other samples remain
             model = copy.deepcopy(self.model).to(dtype)
             given = replace(
                 self.inputs, args=tree_map(cast, self.inputs.args), kwargs=tree_map(cast, self.inputs.kwargs)
             )
             seen = observe(model, given, seed=self.seed, watched=self.watched).seen
-        except Exception:  # noqa: BLE001 - a model's own copying and casting may raise anything; other samples remain
+        if ran.error is not None:
             return {}
         return {one.name: one.tensor for one in seen if _is_float(one.tensor)}
 

@@ -1,6 +1,7 @@
 """Store: the database of configurations, opened once and used from one process; and the check of its contents."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -110,11 +111,10 @@ class Store:
         if path is not None:
             _make_folder_of(path)
         store = cls(engine_for(address))
-        try:
+        with ExitStack() as unless_done:
+            unless_done.callback(store.close)
             store._bring_up_to_date()
-        except BaseException:
-            store.close()
-            raise
+            unless_done.pop_all()
         return store
 
     def _bring_up_to_date(self) -> None:

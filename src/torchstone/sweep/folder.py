@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -163,8 +164,18 @@ class RunFolder(Record, frozen=True, kw_only=True):
 def new_run(folder: Path, plan: SweepPlan) -> RunFolder:
     """Begin a run: its plan is on disk before anything runs."""
     made = RunFolder(path=folder / _RUNS / plan.run.run)
+    _remove_runs_without_plan(folder / _RUNS)
     save(made.path / _PLAN, plan)
     return made
+
+
+def _remove_runs_without_plan(runs: Path) -> None:
+    """Remove what is left of runs that were killed while their plan was written: they cannot be resumed."""
+    for path in runs.glob("*"):
+        if path.is_dir() and not (path / _PLAN).exists() and any(path.iterdir()):
+            remove_unfinished(path)
+            with suppress(OSError):  # another process is writing its plan
+                path.rmdir()
 
 
 def new_run_name() -> str:

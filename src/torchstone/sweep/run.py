@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import convert
 from msgspec.structs import replace
 
+from torchstone.backends.failures import exhausted
 from torchstone.backends.ttnn.boards import L1_SMALL_BYTES, Board
 from torchstone.backends.ttnn.environment import kernel_cache
 from torchstone.record.base import Record
@@ -283,7 +284,8 @@ def result_of(vector: Vector, task: TaskResult) -> VectorResult:
     """How a vector ended, from how its task did."""
     answer: Mapping[str, Any] = task.answer if task.ending is Ending.ANSWERED and task.answer else {}
     outcome = Outcome(answer["outcome"]) if answer else _OUTCOME_OF[task.ending]
-    if outcome is Outcome.RAISED and was_not_judged(task.evidence.error or ""):
+    raised = task.evidence.error or "" if task.ending is Ending.RAISED else ""
+    if was_not_judged(raised) or exhausted(raised):
         outcome = Outcome.NOT_RUN  # the machinery around the call failed: that is not a verdict on the call
     timing = answer.get("timing")
     evidence = task.evidence

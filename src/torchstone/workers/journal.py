@@ -40,7 +40,8 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        try:
+        with contextlib.ExitStack() as unless_done:
+            unless_done.callback(os.close, self._file)
             self._lock()
             _check_head(path)
             self._size = _whole_bytes(self._file)
@@ -48,9 +49,7 @@ class Journal:
             if self._size == 0:
                 self._write(_HEAD)
             os.fsync(self._file)
-        except BaseException:
-            os.close(self._file)
-            raise
+            unless_done.pop_all()
         self._synced_s = time.monotonic()
 
     def __enter__(self) -> Self:

@@ -313,6 +313,11 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     memory_ran_out: bool = False  # the system has been killing for memory meanwhile
     note: str = ""
 
+    @property
+    def by_others(self) -> bool:
+        """Whether something else may have ended it: the system for want of memory, a user, the zygote's end."""
+        return self.code in (None, -signal.SIGKILL)
+
 
 def describe_exit(code: int | None) -> str:
     """How a process ended: was ended by SIGSEGV, left with exit code 3."""

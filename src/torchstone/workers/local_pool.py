@@ -279,7 +279,7 @@ class LocalPool:
         if lane.jobs and not lane.leaving:
             job = lane.jobs.popleft()
             late = lane.stopped_for in (Ending.TIMED_OUT, Ending.TOO_BUSY) and job.limits.retries_timeout
-            killed = end.memory_ran_out and lane.stopped_for is None  # by the system, for memory that anyone may use
+            killed = end.by_others and lane.stopped_for is None
             if (late or killed) and not job.exclusive:  # a task beside it, or another program, may be the cause
                 self._queue.append(replace(job, alone=True, exclusive=True))
             elif lane.done and lane.stopped_for is not Ending.CANCELLED:  # an earlier task may be the cause
@@ -307,7 +307,8 @@ class LocalPool:
         launcher.read_words()
         how = launcher.how_it_ended()
         self._deaths = 0 if any(lane.jobs for lane in self._lanes.values()) else self._deaths + 1
-        if not launcher.ready or self._deaths >= MOST_FAILED_STARTS:
+        failed = not launcher.ready and how != describe_exit(-signal.SIGKILL)  # killed by another process: try again
+        if failed or self._deaths >= MOST_FAILED_STARTS:
             self._give_up(how)
         for lane in list(self._lanes.values()):
             self._kill_from_here(lane)

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError, TorchstoneError
+from torchstone.foreign import foreign_code
 from torchstone.record import codec
 from torchstone.record.analysis import UNKNOWN, Analysis, AnalysisStage, StageState
 from torchstone.record.check import CheckResult
@@ -124,15 +125,15 @@ class _Run:
             return
         begun_s = perf_counter()
         self.progress.note(self.plan.line(name, question))
-        try:
+        with foreign_code() as ran:  # a stage runs code of the user, of backends and of libraries
             answer = work()
             state = StageState.DONE
-        except _SkippedError as reason:
-            answer, state = _Answer((str(reason),)), StageState.SKIPPED
-        except TorchstoneError as error:
-            answer, state = _Answer((str(error),)), StageState.FAILED
-        except Exception as error:  # noqa: BLE001 - a stage runs code of the user, of backends and of libraries
-            said = " ".join(f"{type(error).__name__}: {error}".split())
+        if isinstance(ran.error, _SkippedError):
+            answer, state = _Answer((str(ran.error),)), StageState.SKIPPED
+        elif isinstance(ran.error, TorchstoneError):
+            answer, state = _Answer((str(ran.error),)), StageState.FAILED
+        elif ran.error is not None:
+            said = " ".join(f"{type(ran.error).__name__}: {ran.error}".split())
             answer, state = _Answer((f"internal error: {said}; run this stage alone with --debug",)), StageState.FAILED
         self.plan.end(name)
         self.stages.append(

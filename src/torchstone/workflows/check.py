@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +14,7 @@ from torchstone.errors import InputError
 from torchstone.record.check import CheckComparison, CheckResult, UnitResult
 from torchstone.record.folder_lock import exclusive
 from torchstone.record.trace import Trace
+from torchstone.temporary import temporary_folder
 from torchstone.workflows.model_source import ModelRequest, name_code, require_values
 from torchstone.workflows.progress import SILENT, Progress
 from torchstone.workflows.result_folder import write_result, writing_to
@@ -216,8 +216,8 @@ def _result_folder(path: Path | None) -> Iterator[Folder]:
         with exclusive(path):
             yield Folder(path=path.resolve())
         return
-    with TemporaryDirectory(prefix="torchstone-check-") as temporary:
-        yield Folder(path=Path(temporary))
+    with temporary_folder("check") as temporary:
+        yield Folder(path=temporary)
 
 
 def _write_pages(folder: Path, progress: Progress) -> None:

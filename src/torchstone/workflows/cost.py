@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import msgspec
 
 from torchstone.errors import InputError, require_package
+from torchstone.foreign import foreign_code
 from torchstone.record.cost import Conventions, CostTable
 from torchstone.record.trace import Trace
 from torchstone.workflows.model_source import ModelRequest, load_trace, saved_trace
@@ -228,13 +229,11 @@ def register_prices(path: Path) -> None:
 @cache
 def _execute_prices(path: Path, _changed_ns: int) -> None:
     # The registry refuses a second price for an op, so that a repeated request must not execute the file again.
-    try:
+    with foreign_code(passing=(InputError,)) as ran:  # the user's code may raise anything
         run_path(str(path))
-    except InputError:
-        raise
-    except Exception as error:  # the user's code may raise anything
-        msg = f"{path}, given with --prices, raised {type(error).__name__}: {error}"
-        raise InputError(msg) from error
+    if ran.error is not None:
+        msg = f"{path}, given with --prices, raised {type(ran.error).__name__}: {ran.error}"
+        raise InputError(msg) from ran.error
 
 
 def write_costs(folder: Path, outcome: CostOutcome, progress: Progress = SILENT) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError, MissingExtraError, ModelError
+from torchstone.foreign import foreign_code
 from torchstone.record.formula import BuiltBy, FormulaEntry, MeasuredCost, Quantity
 from torchstone.workflows.progress import SILENT, Progress
 
@@ -319,11 +320,11 @@ def load_recipe(recipe: str) -> "Make":
     function = UserCode.of(target).attribute(target.name)
 
     def make(sizes: Mapping[str, int]) -> "tuple[nn.Module, object]":
-        try:
+        with foreign_code() as ran:  # the user's code may raise anything
             result = function(**sizes)
-        except Exception as error:  # the user's code may raise anything
-            msg = f"{recipe} failed at {_shown(sizes)} with {type(error).__name__}: {error}"
-            raise ModelError(msg) from error
+        if ran.error is not None:
+            msg = f"{recipe} failed at {_shown(sizes)} with {type(ran.error).__name__}: {ran.error}"
+            raise ModelError(msg) from ran.error
         if not isinstance(result, tuple) or len(result) != _PAIR:
             msg = f"{recipe} returned {type(result).__name__}; return the module and its inputs"
             raise ModelError(msg)

@@ -6,10 +6,10 @@ import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError
+from torchstone.temporary import temporary_folder
 from torchstone.workflows.executors import ExecutorRequest, opened_executor
 from torchstone.workflows.progress import SILENT, Progress
 from torchstone.workflows.result_folder import writing_to
@@ -201,8 +201,8 @@ def _run_script(text: str, plan: "SweepPlan", failure: "VectorResult") -> tuple[
     from torchstone.record.check import Outcome
 
     deadline_s = _SCRIPT_S + (plan.settings.timeout or DEFAULT_TIMEOUT_S)
-    with TemporaryDirectory(prefix="torchstone-repro-") as folder:
-        path = Path(folder) / "repro.py"
+    with temporary_folder("repro") as folder:
+        path = folder / "repro.py"
         path.write_text(text, encoding="utf-8")
         try:
             done = subprocess.run(  # noqa: S603 - the script was written a moment ago

@@ -6,13 +6,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import gettempdir
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from torchstone.errors import InputError, require_package
 from torchstone.record.config import OpLog, SourceEnding, TargetKind, TracedPeak, TracedSource
 from torchstone.record.config_summary import SourceSummary, TraceSummary, TtnnShare
+from torchstone.temporary import temporary_folder
 from torchstone.units import many
 from torchstone.workflows.database import database_address, open_store, with_database
 from torchstone.workflows.model_source import ModelRequest
@@ -261,8 +262,8 @@ def _ttnn_folder(kept: Path | None, run: str) -> Iterator[Path]:
     if kept is not None:
         yield kept / f"{run}.ttnn"
         return
-    with TemporaryDirectory(prefix="torchstone-ttnn-") as folder:
-        yield Path(folder) / run
+    with temporary_folder("ttnn") as folder:
+        yield folder / run
 
 
 def _unread_notes(unread: "tuple[Unread, ...]") -> Iterator[str]:

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
+from torchstone.foreign import foreign_code
+
 _FOLDER_VARIABLE = "TTNN_OPERATION_TRACE_DIR"  # read anew at each call
 _CONFIG_VARIABLE = "TTNN_CONFIG_OVERRIDES"  # read once, when ttnn is imported
 _FAST_MODE = "enable_fast_runtime_mode"  # ttnn's usual mode: its tracer sees nothing in it
@@ -101,9 +103,10 @@ class TtnnCalls:
     def _imported(self) -> OperationTracer | None:
         if find_spec("ttnn") is None:
             return None
-        try:
+        with foreign_code(exit_is_answer=True) as ran:  # another package may raise anything while it loads
             ttnn = import_module("ttnn")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - another package may raise anything while it loads
+        error = ran.error or ran.exit
+        if error is not None:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             self.note = f"ttnn cannot be imported ({reason}), {_NOT_RECORDED}; see `python -c 'import ttnn'`"
             return None

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from torchstone.backends.protocol import Backend, first_line
 from torchstone.check.child.model import Payload, backend_for, loaded_model
+from torchstone.foreign import foreign_code
 from torchstone.numerics.expected import Draws, ExpectedOutputs
 from torchstone.numerics.float64 import Float64Mode
 from torchstone.numerics.noise_floor import Deviation, NoiseFloor
@@ -160,14 +161,14 @@ class _Drift:
         self, observed: Observed, expected: Any, evidence: ExpectedOutputs, final: Measured
     ) -> tuple[Any, str]:
         """The boundaries of one backend run; where that changes the result or fails, of a run layer by layer."""
-        try:
+        with foreign_code() as ran:  # whatever a backend raises: there is another way
             actual = self._run_on_backend(observed)
             again = _worst_leaf(judge(expected[0], actual[0], None, _Part(evidence, "0")))
             if len(actual[1]) == len(expected[1]) and not _otherwise(final, again):
                 return (actual[0], _as_in_eager(expected[1], actual[1])), "one run"
             why = "the error is another one when the layers are exposed"
-        except Exception as error:  # noqa: BLE001 - whatever a backend raises: there is another way
-            why = f"the layers cannot be exposed: {first_line(error)}"
+        if ran.error is not None:
+            why = f"the layers cannot be exposed: {first_line(ran.error)}"
         actual = self._run_layer_by_layer(observed)
         return (actual[0], _as_in_eager(expected[1], actual[1])), f"layer by layer ({why})"
 
@@ -235,23 +236,21 @@ class _Drift:
         evidence = ExpectedOutputs(floats, lambda: copy.deepcopy(arguments), self._profile, None, self._tokens)
         args, kwargs = copy.deepcopy(arguments)
         torch.manual_seed(_SEED)
-        try:
-            with torch.no_grad():
-                expected = floats(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - a layer may raise anything: it is unknown then
-            return {"why": f"eager itself raises: {first_line(error)}"}
+        with foreign_code() as ran, torch.no_grad():  # a layer may raise anything: it is unknown then
+            expected = floats(*args, **kwargs)
+        if ran.error is not None:
+            return {"why": f"eager itself raises: {first_line(ran.error)}"}
         return _worst_leaf(judge(expected, actual, None, evidence))
 
     def _added_alone(self, layer: nn.Module, arguments: Arguments) -> Measured:
         """The error of a layer that the backend runs alone."""
         args, kwargs = copy.deepcopy(arguments)
-        try:
-            with torch.no_grad():
-                run = _compiled(self._backend, layer, arguments)
-                torch.manual_seed(_SEED)
-                actual = _floats(run(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - whatever a backend raises: this layer is unknown
-            return {"why": first_line(error)}
+        with foreign_code() as ran, torch.no_grad():  # whatever a backend raises: this layer is unknown
+            run = _compiled(self._backend, layer, arguments)
+            torch.manual_seed(_SEED)
+            actual = _floats(run(*args, **kwargs))
+        if ran.error is not None:
+            return {"why": first_line(ran.error)}
         return self._judged(layer, arguments, actual)
 
     def _golden_arguments(self) -> list[Arguments]:

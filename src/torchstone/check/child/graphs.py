@@ -39,6 +39,7 @@ from torchstone.check.child.programs import as_written_by_hand, inputs_of_steps,
 from torchstone.check.child.run import Subject, attempt, subject_of_module
 from torchstone.check.child.values import Buffers, copied
 from torchstone.check.reduction import smallest_failing
+from torchstone.foreign import foreign_code
 from torchstone.numerics.dtypes import dtype_name
 from torchstone.numerics.pytree import named_tensors
 
@@ -82,11 +83,11 @@ def received(payload: Payload) -> tuple[str, Sequence[ReceivedGraph]]:
 
 def describe_graph(payload: dict[str, object]) -> dict[str, Any]:
     """A task: every step with its op, its arguments, the kernels it comes down to, and where the code is."""
-    try:
+    with foreign_code() as ran:  # dynamo and torch.export raise anything; no graph is an answer
         kind, graphs = received(payload)
         steps, values = steps_of(graphs)
-    except Exception as error:  # noqa: BLE001 - dynamo and torch.export raise anything; no graph is an answer
-        return {"kind": "", "why": first_line(error), "steps": []}
+    if ran.error is not None:
+        return {"kind": "", "why": first_line(ran.error), "steps": []}
     kernels = [_kernels(graph) for graph in graphs]
     number_of = {node: number for number, step in enumerate(steps) for node in step.nodes}
     ends = [

@@ -16,6 +16,7 @@ from torchstone.backends.protocol import first_line
 from torchstone.check.child.graph_parts import Arguments
 from torchstone.check.child.model import Payload, backend_for
 from torchstone.check.child.repro import case_of
+from torchstone.foreign import foreign_code
 from torchstone.numerics.pytree import named_tensors
 
 _MOST_LITERALS = 512
@@ -26,11 +27,11 @@ Written = Callable[[nn.Module, Arguments], str]
 
 def exported_text(payload: Payload) -> dict[str, object]:
     """A task: the graph that torch.export makes of the case, or why it makes none."""
-    try:
+    with foreign_code() as ran:  # torch.export raises anything; no program is an answer
         module, args = case_of(payload).at(dict(payload["script_sizes"]), payload["script_values"])
         program = exported_program(module, args, {}).program
-    except Exception as error:  # noqa: BLE001 - torch.export raises anything; no program is an answer
-        return {"why": first_line(error)}
+    if ran.error is not None:
+        return {"why": first_line(ran.error)}
     text: str = program.graph_module.print_readable(print_output=False)
     return {"text": text}
 
@@ -66,15 +67,15 @@ def mlir_parts(payload: Payload) -> dict[str, object]:
 
 
 def _parts(payload: Payload, written: Written) -> dict[str, object]:
-    try:
+    with foreign_code() as ran:  # an exporter raises anything; no text is an answer
         module, args = case_of(payload).at(dict(payload["script_sizes"]), payload["script_values"])
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             expected = [tensor for _, tensor in named_tensors(module(*args))]
             text = written(module, args)
         arrays = [f"[{', '.join(map(_array_source, tensors))}]" for tensors in (list(args), expected)]
-    except Exception as error:  # noqa: BLE001 - an exporter raises anything; no text is an answer
-        return {"why": first_line(error)}
+    if ran.error is not None:
+        return {"why": first_line(ran.error)}
     if len(text) + sum(map(len, arrays)) > _MOST_TEXT_BYTES:
         return {"why": f"it needs {len(text) >> 20} MiB of text"}
     return {"text": text, "inputs": arrays[0], "expected": arrays[1]}

@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from torchstone.backends.protocol import Backend
 from torchstone.check.child.drift import allow_many_compilations
 from torchstone.check.child.model import Payload, backend_for, loaded_model
+from torchstone.foreign import foreign_code
 from torchstone.numerics.expected import ExpectedOutputs
 from torchstone.numerics.padding import tokens_of
 from torchstone.numerics.profiles import WRONG_ABOVE
@@ -202,18 +203,15 @@ class _CompiledFunctions:
         run = self._known[key]
         if run is None:
             return otherwise
-        try:
-            with torch.no_grad():
-                return run(*tensors)
-        except Exception:  # noqa: BLE001 - many backends compile when first called, and may raise anything
-            self._known[key] = None
-            return otherwise
+        with foreign_code(), torch.no_grad():  # many backends compile when first called, and may raise anything
+            return run(*tensors)
+        self._known[key] = None
+        return otherwise
 
     def _compile(self, module: nn.Module, tensors: Sequence[Tensor]) -> Callable[..., object] | None:
-        try:
+        with foreign_code():  # a backend may raise anything
             return self._backend.compile(module, tuple(tensors), {})
-        except Exception:  # noqa: BLE001 - a backend may raise anything
-            return None
+        return None
 
 
 def _described(value: object) -> object:

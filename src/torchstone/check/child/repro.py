@@ -11,7 +11,6 @@ import re
 import runpy
 import subprocess
 import sys
-import tempfile
 import warnings
 import zlib
 from collections.abc import Mapping
@@ -37,8 +36,10 @@ from torchstone.check.child.graph_parts import Arguments
 from torchstone.check.child.graphs import chosen_parts, ends_alike, received, subject_of_part
 from torchstone.check.child.model import Payload, backend_for
 from torchstone.check.child.run import attempt
+from torchstone.foreign import foreign_code
 from torchstone.numerics.dtypes import dtype_name
 from torchstone.numerics.tensor_files import usual_stride
+from torchstone.temporary import temporary_folder
 from torchstone.workers.shrink import Sizes, one_by_one, shrink_sizes
 
 _MOST_RUNS = 16
@@ -134,9 +135,9 @@ class Case:
 
     def fails(self, sizes: Sizes, kind: str) -> bool:
         """Whether it fails as it was found."""
-        try:
+        with foreign_code() as ran:  # sizes that do not fit together raise anything
             answer = self.tried(*self.at(sizes, kind))
-        except Exception:  # noqa: BLE001 - sizes that do not fit together raise anything
+        if ran.error is not None:
             return False
         self.tolerances[tuple(sorted(sizes.items())), kind] = answer.get("tolerance") or {}
         return ends_alike(answer, self._payload["found"])
@@ -318,7 +319,7 @@ def _shown(value: object) -> str:
 
 def run_script(payload: Payload) -> dict[str, object]:
     """A task: a script as its reader would run it, from a folder with nothing in it."""
-    with tempfile.TemporaryDirectory(prefix="torchstone-repro-") as folder:
+    with temporary_folder("repro") as folder:
         done = subprocess.run(  # noqa: S603 - a script that this check wrote
             [sys.executable, payload["script"]], cwd=folder, capture_output=True, text=True, errors="replace",
             check=False, timeout=payload["deadline_s"], env=_environment(),
@@ -338,7 +339,7 @@ def _environment() -> dict[str, str]:
 def run_script_here(payload: Payload) -> dict[str, object]:
     """A task: a script in this copy of a process that has torch and the backend loaded, which saves both imports."""
     printed, before, arguments = io.StringIO(), Path.cwd(), sys.argv
-    with tempfile.TemporaryDirectory(prefix="torchstone-repro-") as folder, contextlib.redirect_stdout(printed):
+    with temporary_folder("repro") as folder, contextlib.redirect_stdout(printed):
         os.chdir(folder)
         sys.argv = [payload["script"], "--here"]
         try:

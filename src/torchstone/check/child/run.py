@@ -27,6 +27,7 @@ from torchstone.check.child.model import Payload, backend_for, has_model, loaded
 from torchstone.check.child.programs import as_written_by_hand, inputs_of_steps, starting_values
 from torchstone.check.child.recording import RANDOM_STATE
 from torchstone.check.child.values import Buffers, Reader, copied
+from torchstone.foreign import foreign_code
 from torchstone.numerics.expected import ExpectedOutputs
 from torchstone.numerics.padding import tokens_of
 from torchstone.numerics.pytree import named_tensors
@@ -99,11 +100,11 @@ def run_on_tensors(program: dict[str, object], found: dict[str, Tensor], payload
     _Stage(payload.get("stage_file", "")).reach("eager")
     torch.manual_seed(_SEED)
     with torch.no_grad():
-        try:
+        with foreign_code() as ran:  # whatever an op raises is the answer
             args, kwargs = subject.arguments()
             expected = dict(named_tensors(subject.module(*args, **kwargs)))
-        except Exception as error:  # noqa: BLE001 - whatever an op raises is the answer
-            return {"outcome": "not run", "reason": f"eager itself raises: {first_line(error)}"}
+        if ran.error is not None:
+            return {"outcome": "not run", "reason": f"eager itself raises: {first_line(ran.error)}"}
     return attempt(replace(subject, expected=expected), backend_for(payload["backend"]), payload)
 
 
@@ -141,19 +142,18 @@ def attempt(subject: Subject, backend: Backend, payload: Payload) -> dict[str, A
     if payload.get("backward"):
         subject, backend = with_backward_pass(subject), GradientBackend(backend)
     stage.reach(COMPILE)
-    try:
-        with torch.no_grad():
-            began_s = time.monotonic()
-            args, kwargs = subject.arguments()
-            run = backend.compile(subject.module, args, kwargs)
-            stage.reach("run")
-            args, kwargs = subject.arguments()
-            _seed(subject.random_state)
-            calls = Calls(subject, run, run(*args, **kwargs))
-            if time.monotonic() - began_s < _SHARE_OF_DEADLINE * payload.get("deadline_s", _USUAL_DEADLINE_S):
-                calls.repeat()
-    except Exception as error:  # noqa: BLE001 - whatever a backend raises is the outcome
-        return exported | _refusal(error, stage.name)
+    with foreign_code(exhaustion_is_answer=True) as ran, torch.no_grad():  # whatever a backend raises is the outcome
+        began_s = time.monotonic()
+        args, kwargs = subject.arguments()
+        run = backend.compile(subject.module, args, kwargs)
+        stage.reach("run")
+        args, kwargs = subject.arguments()
+        _seed(subject.random_state)
+        calls = Calls(subject, run, run(*args, **kwargs))
+        if time.monotonic() - began_s < _SHARE_OF_DEADLINE * payload.get("deadline_s", _USUAL_DEADLINE_S):
+            calls.repeat()
+    if ran.error is not None:
+        return exported | _refusal(ran.error, stage.name)
     verdicts = calls.judged(payload["tolerance"], _evidence(subject, payload))
     answer = exported | _judged(verdicts[0])
     if len(verdicts) > 1:
@@ -294,13 +294,16 @@ def _export(subject: Subject, backend: Backend, payload: Payload, stage: _Stage)
         return {}
     stage.reach("export")
     try:
-        with torch.no_grad():
+        with (
+            foreign_code(exhaustion_is_answer=True) as ran,
+            torch.no_grad(),
+        ):  # whatever a backend raises is the outcome
             args, kwargs = subject.arguments()
             texts = backend.export(subject.module, args, kwargs)
-    except Exception as error:  # noqa: BLE001 - whatever a backend raises is the outcome
-        return {"ir_error": _short(first_line(error))}
     finally:
         backend.reset()
+    if ran.error is not None:
+        return {"ir_error": _short(first_line(ran.error))}
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
@@ -356,11 +359,10 @@ def _eager_failure(subject: Subject, payload: Payload) -> str:
     """Why the recorded outputs are no reference; "" when eager reproduces them."""
     args, kwargs = subject.arguments()
     _seed(subject.random_state)
-    try:
-        with torch.no_grad():
-            again = dict(named_tensors(subject.module(*args, **kwargs)))
-    except Exception as error:  # noqa: BLE001 - a module may raise anything
-        return f"eager itself raises when the module runs alone: {first_line(error)}"
+    with foreign_code() as ran, torch.no_grad():  # a module may raise anything
+        again = dict(named_tensors(subject.module(*args, **kwargs)))
+    if ran.error is not None:
+        return f"eager itself raises when the module runs alone: {first_line(ran.error)}"
     verdict = judge(subject.expected, again, payload["tolerance"], _evidence(subject, payload))
     return "" if verdict["passed"] else f"eager itself does not give the recorded outputs again: {verdict['reason']}"
 

@@ -16,6 +16,7 @@ from torchstone.check.child.graph_parts import Arguments, all_values, is_call, p
 from torchstone.check.child.graphs import chosen_parts, received
 from torchstone.check.child.model import Payload, backend_for
 from torchstone.check.child.repro import Case, case_of, resized, revalued, set_tensor, source_parts, tensors_of
+from torchstone.foreign import foreign_code
 from torchstone.numerics.dtypes import dtype_name
 from torchstone.numerics.tensor_files import usual_stride
 
@@ -61,12 +62,11 @@ def changed_source(payload: Payload) -> dict[str, object]:
 
 def _made(change: Change) -> Made | None:
     """The case with a change; None where eager does not take it, or its result would tell nothing."""
-    try:
+    with foreign_code():  # shapes that do not fit together and ops without a kernel raise anything
         module, args, kind = change.make()
         module, args = revalued(module, args, kind)
         return (module, args, kind) if _tells_something(module, args) else None
-    except Exception:  # noqa: BLE001 - shapes that do not fit together and ops without a kernel raise anything
-        return None
+    return None
 
 
 def _tells_something(module: fx.GraphModule, args: Arguments) -> bool:

@@ -22,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map_only
 
+from torchstone.foreign import foreign_code
 from torchstone.formula.algebra.polynomial import (
     BIT_LENGTH,
     CHOOSE,
@@ -286,17 +287,16 @@ def _run(build: Build, point: Mapping[str, int]) -> _Run:
     environment = ShapeEnv()
     mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
     sizes = _Sizes()
-    try:
-        with _quiet(), torch.no_grad():
-            module, inputs = build(point)
-            given = _arguments(inputs)
-            args, kwargs = tree_map_only(Tensor, lambda one: _symbolic(mode, one, point), given)
-            own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-            fake = {name: _symbolic(mode, one, point) for name, one in own.items()}
-            with enable_python_dispatcher(), mode, sizes:
-                torch.func.functional_call(module.eval(), fake, args, kwargs)
-    except Exception as error:  # noqa: BLE001 - torch and modules raise anything where they need values
-        run.failure = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+    with foreign_code() as ran, _quiet(), torch.no_grad():  # torch and modules raise anything where they need values
+        module, inputs = build(point)
+        given = _arguments(inputs)
+        args, kwargs = tree_map_only(Tensor, lambda one: _symbolic(mode, one, point), given)
+        own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        fake = {name: _symbolic(mode, one, point) for name, one in own.items()}
+        with enable_python_dispatcher(), mode, sizes:
+            torch.func.functional_call(module.eval(), fake, args, kwargs)
+    if ran.error is not None:
+        run.failure = f"{type(ran.error).__name__}: {' '.join(str(ran.error).split())[:160]}"
     names = _names(environment, point)
     run.guards = _named((guard.expr for guard in environment.guards), names)
     run.sizes = _named(sizes.quotients, names)

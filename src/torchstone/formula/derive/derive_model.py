@@ -17,6 +17,7 @@ from torch import nn
 from transformers import PreTrainedConfig
 
 from torchstone.errors import TorchstoneError
+from torchstone.foreign import foreign_code
 from torchstone.formula.algebra.polynomial import CHOOSE, MODULO, ONE, ZERO, Applied, Polynomial
 from torchstone.formula.database.files import Formulas
 from torchstone.formula.derive.boundaries import NO_BOUNDARIES, Boundaries
@@ -102,15 +103,15 @@ class ConfiguredModel:
 
     def sample(self, sizes: Mapping[str, int], *, held_out: bool, guard: str = "") -> Sample | None:
         """One capture; None where the model does not take these sizes, with the problem kept."""
-        try:
+        with foreign_code() as ran:  # the code of a model may raise anything while it is built
             built = self._build(sizes)
             forget_results(built.model)
             trace, table = self.bench.measure_on(self.options, built.model, built.inputs)
-        except TorchstoneError as error:
-            self.problem = str(error)
+        if isinstance(ran.error, TorchstoneError):
+            self.problem = str(ran.error)
             return None
-        except Exception as error:  # noqa: BLE001 - the code of a model may raise anything while it is built
-            self.problem = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        if ran.error is not None:
+            self.problem = f"{type(ran.error).__name__}: {' '.join(str(ran.error).split())[:200]}"
             return None
         if trace.failure is not None:
             self.problem = f"{trace.failure.error} (in {trace.failure.module or 'the root'})"
@@ -446,9 +447,9 @@ def _random_calls(library: Library, model_type: str, bench: Bench, options: Opti
     random = Random(seed_of(library.entries.values()))  # noqa: S311 - not for secrets
     calls: list[Observation] = []
     for point in plan.random_points(random, _RANDOM):
-        try:
+        with foreign_code() as ran:  # random sizes that the code of a model does not take say nothing
             samples = list(sample_model_randomly(model_type, plan, bench, options, [point]))
-        except Exception:  # noqa: BLE001 - random sizes that the code of a model does not take say nothing
+        if ran.error is not None:
             samples = []
         calls.extend(one for sample in samples for one in observe(sample))
     return calls

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from torchstone.errors import InputError
+from torchstone.foreign import foreign_code
 from torchstone.formula.database.files import short_name
 from torchstone.formula.derive.code_paths import Derived, Refused
 from torchstone.formula.derive.coordinates import Coordinates
@@ -72,13 +73,13 @@ class Library:
         path = options or Options()
         plan = plan_of(model_type, decode=path.decode)
         announce(model_type + (f" [{variant_of(path)}]" if variant_of(path) else ""))
-        try:
+        with foreign_code() as ran:  # configurations and models raise anything at sizes they do not take
             samples = list(sample_model(model_type, plan, bench, path))
-        except RefusedError as reason:
-            self.refused[model_type] = Refused(class_name=model_type, reason=str(reason))
+        if isinstance(ran.error, RefusedError):
+            self.refused[model_type] = Refused(class_name=model_type, reason=str(ran.error))
             return
-        except Exception as error:  # noqa: BLE001 - configurations and models raise anything at sizes they do not take
-            reason_text = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        if ran.error is not None:
+            reason_text = f"{type(ran.error).__name__}: {' '.join(str(ran.error).split())[:200]}"
             self.refused[model_type] = Refused(class_name=model_type, reason=reason_text)
             return
         if path.backward:

@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from torchstone.errors import ModelError
+from torchstone.foreign import foreign_code
 from torchstone.formula.algebra.polynomial import Polynomial
 from torchstone.formula.derive.boundaries import Boundaries, find_boundaries
 from torchstone.formula.derive.coordinates import Coordinates
@@ -160,11 +161,12 @@ class Subject:
         """What weights and inputs take at these sizes, from a build without memory; 0 where there is no such build."""
         if prod(sizes.values()) < _SURELY_SMALL:
             return 0
-        try:
-            with warnings.catch_warnings(), FakeTensorMode(allow_non_fake_inputs=True), _WithoutInitialization():
-                warnings.simplefilter("ignore")
-                module, inputs = self.make(dict(sizes))
-        except Exception:  # noqa: BLE001 - the user's code raises anything; the build that counts will say it
+        without_memory = FakeTensorMode(allow_non_fake_inputs=True)
+        # the user's code raises anything; the build that counts will say it
+        with foreign_code() as ran, warnings.catch_warnings(), without_memory, _WithoutInitialization():
+            warnings.simplefilter("ignore")
+            module, inputs = self.make(dict(sizes))
+        if ran.error is not None:
             return 0
         held = [*module.parameters(), *module.buffers(), *tree_leaves(inputs)]
         return sum(one.numel() * one.element_size() for one in held if isinstance(one, torch.Tensor))

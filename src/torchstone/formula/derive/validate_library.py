@@ -9,6 +9,7 @@ import msgspec
 import torch
 
 from torchstone.errors import InputError
+from torchstone.foreign import foreign_code
 from torchstone.formula.database.files import Formulas, short_name
 from torchstone.formula.derive.fit import Forms
 from torchstone.formula.derive.library import Announce, model_type_of
@@ -104,13 +105,13 @@ def confirm_model(
     values = plan.points()[0].values
     mode = new_mode()
     tokens = torch.zeros((values[BATCH], values[LENGTH]), dtype=torch.int64)
-    try:
+    with foreign_code() as ran:  # torch and models raise anything where they need values, and that is a result
         with mode:
             model = build_on_cpu(model_type, plan, values, options)
         with quiet_and_offline():
             costs = run_symbolically(model, tokens, price, mode)
-    except Exception as error:  # noqa: BLE001 - torch and models raise anything where they need values, and that is a result
-        return {}, f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+    if ran.error is not None:
+        return {}, f"{type(ran.error).__name__}: {' '.join(str(ran.error).split())[:160]}"
     formulas = Formulas(entries=entries)
     return confirmed(costs, formulas, plan.parameters(values), dtype_bytes=_FLOAT32_BYTES, variant=variant), ""
 

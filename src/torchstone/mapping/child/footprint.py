@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchstone.backends.ttnn.device import open_device
+from torchstone.foreign import foreign_code
 
 _ON_THE_HOST = frozenset({"from_device", "to_torch", "from_torch", "to_device", "deallocate"})
 _CORE_BUFFERS = ("circular_buffer_allocate", "dataflow_buffer_allocate", "scratchpad_allocate")
@@ -50,14 +51,12 @@ class Probe:
         l1_before, dram_before = allocated()
         capture = ttnn._ttnn.graph  # noqa: SLF001 - ttnn.graph would need torch
         capture.begin_graph_capture(capture.RunMode.NO_DISPATCH)
-        ran = True
         try:
-            function(*given, **named)
-        except Exception:  # noqa: BLE001 - ttnn raises anything; an op that needs values or addresses cannot say
-            ran = False
+            with foreign_code() as ran:  # ttnn raises anything; an op that needs values or addresses cannot say
+                function(*given, **named)
         finally:
             nodes = capture.end_graph_capture()
-        if not ran:
+        if ran.error is not None:
             self.now.l1 = self.now.dram = None
             self.now.call = name
             return

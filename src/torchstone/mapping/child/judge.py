@@ -8,6 +8,7 @@ from typing import Any
 
 from torchstone.backends.ttnn.device import open_device
 from torchstone.backends.ttnn.verdicts import ACCEPTED, judge_error
+from torchstone.foreign import foreign_code
 from torchstone.mapping.child.facade import COMPLEX, Facade, Handle, Variant
 from torchstone.mapping.child.footprint import Probe
 from torchstone.mapping.load import load_rules
@@ -67,15 +68,15 @@ def _other_way(rule: object, payload: Mapping[str, object]) -> tuple[str, int | 
 def _attempt(rule: Any, payload: Mapping[str, Any], variant: Variant, probe: Probe | None = None) -> dict[str, Any]:
     device = open_device()
     facade = Facade(device, variant, probe)
-    try:
+    with foreign_code() as ran:  # ttnn raises anything, and that is the result
         arguments = {name: _built(facade, node, variant) for name, node in payload["arguments"].items()}
         inside = len(facade.calls)
         device.clear_program_cache()  # a program of an earlier configuration would hide that this one needs it
         result = rule(facade, **arguments)
-    except NotMappedError as error:
-        return {"outcome": UNMAPPED, "detail": str(error), "calls": []}
-    except Exception as error:  # noqa: BLE001 - ttnn raises anything, and that is the result
-        judged = judge_error(error)
+    if isinstance(ran.error, NotMappedError):
+        return {"outcome": UNMAPPED, "detail": str(ran.error), "calls": []}
+    if ran.error is not None:
+        judged = judge_error(ran.error)
         about = {"cause": judged.cause, "place": judged.place, "memory": judged.memory, "text": judged.text}
         return {"outcome": judged.outcome, "detail": judged.detail, "calls": facade.calls, **about}
     calls = facade.calls[inside:]

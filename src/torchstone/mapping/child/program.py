@@ -7,6 +7,7 @@ from typing import Any
 
 from torchstone.backends.ttnn.device import open_device
 from torchstone.backends.ttnn.verdicts import ACCEPTED, judge_error
+from torchstone.foreign import foreign_code
 from torchstone.mapping.child.facade import Facade, Handle
 from torchstone.mapping.child.footprint import Footprint, Probe, allocated, capacity
 from torchstone.mapping.child.judge import UNMAPPED, handles_in, make_input
@@ -42,7 +43,7 @@ def run_program(payload: Mapping[str, Any]) -> dict[str, Any]:
     step: int | None = None
     tensor = ""
     host = set(payload.get("host", ()))
-    try:
+    with foreign_code() as ran:  # ttnn raises anything, and that is the result
         for about in payload["tensors"]:
             tensor = about["path"]
             name = f"self.{about['name']}" if about["weight"] else about["name"]
@@ -59,10 +60,10 @@ def run_program(payload: Mapping[str, Any]) -> dict[str, Any]:
                 peaks.append(_peak(probe.take(), memory[-2:]))
             for number in last_use.get(step, ()):
                 values.pop(number, None)
-    except NotMappedError as error:
-        answer = {"outcome": UNMAPPED, "detail": str(error), "failed_step": step}
-    except Exception as error:  # noqa: BLE001 - ttnn raises anything, and that is the result
-        judged = judge_error(error)
+    if isinstance(ran.error, NotMappedError):
+        answer = {"outcome": UNMAPPED, "detail": str(ran.error), "failed_step": step}
+    elif ran.error is not None:
+        judged = judge_error(ran.error)
         detail = judged.detail if step is not None else f"{tensor}: {judged.detail}"
         answer = {"outcome": judged.outcome, "detail": detail, "failed_step": step, "memory": judged.memory}
     whole = answer["outcome"] == ACCEPTED

@@ -14,6 +14,7 @@ from transformers import DynamicCache
 from transformers.modeling_outputs import BaseModelOutput
 
 from torchstone.errors import InputError, ModelInputsError
+from torchstone.foreign import foreign_code
 from torchstone.models.example_inputs.cache_kinds import empty_cache, expand_latents, is_filled, set_lengths
 from torchstone.models.example_inputs.context import DEFAULT_SEQ_LEN, InputBuilder, InputContext
 from torchstone.models.example_inputs.text import vocabulary
@@ -185,13 +186,13 @@ def _run_prefill(arguments: Mapping[str, object], context: InputContext, bluepri
     device = next((one.device for one in parameters if one.is_meta), parameters[0].device)
     runner = _bfloat16_copy(blueprint, context) if device.type == "meta" else context.model
     given = {name: _moved(value, device, _dtype_of(runner)) for name, value in arguments.items()}
-    try:
-        with quiet_and_offline(), torch.no_grad(), _ChecksPass():
-            output = runner(**given)
-    except Exception as error:  # whatever the model raises, there is no cache to continue with
+    # whatever the model raises, there is no cache to continue with
+    with foreign_code() as ran, quiet_and_offline(), torch.no_grad(), _ChecksPass():
+        output = runner(**given)
+    if ran.error is not None:
         if device.type == "meta" and _is_small(context.model) and context.options.cache in (None, *_OWN_CACHES):
             return _run_really(arguments, context, blueprint)
-        raise _failed(context, error) from error
+        raise _failed(context, ran.error) from ran.error
     if runner is not context.model:
         _copy_states(runner, context.model)
     return output
@@ -215,11 +216,10 @@ def _run_really(arguments: Mapping[str, object], context: InputContext, blueprin
     What it leaves is handed over without values: the form of a cache does not depend on them.
     """
     runner = build(blueprint, device="cpu", seed=context.options.seed)
-    try:
-        with quiet_and_offline(), torch.no_grad():
-            output = runner(**arguments)
-    except Exception as error:  # as above: it is the model's own code
-        raise _failed(context, error) from error
+    with foreign_code() as ran, quiet_and_offline(), torch.no_grad():  # as above: it is the model's own code
+        output = runner(**arguments)
+    if ran.error is not None:
+        raise _failed(context, ran.error) from ran.error
     kept = (*_CACHES, _ENCODER_CACHE, "encoder_last_hidden_state")
     left: dict[str, object] = {name: getattr(output, name, None) for name in kept}
     for holder in (left, *(value for name, value in arguments.items() if name in _CACHES)):

@@ -16,6 +16,7 @@ import transformers
 from torch import nn
 
 from torchstone.errors import InputError, ModelInputsError, UnreadableFileError, require_package
+from torchstone.foreign import foreign_code
 from torchstone.models.example_inputs.architecture import PREFILL, inputs_for_architecture
 from torchstone.models.example_inputs.context import InputBuilder, InputContext
 from torchstone.models.inputs import InputOptions, Inputs
@@ -234,24 +235,23 @@ def _processed_together(folder: ModelFolder, media: Sequence[str], options: Inpu
 
 
 def _loaded(class_name: str, folder: ModelFolder, what: str) -> Any:
-    try:
+    with foreign_code() as ran:  # transformers raises what it likes for files that are missing or damaged
         auto_class = getattr(transformers, class_name)
         return auto_class.from_pretrained(folder.path, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # transformers raises what it likes for files that are missing or damaged
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        msg = f"{folder.path} has no {what} that transformers can load ({reason}); add its files, or use --inputs"
-        raise InputError(msg) from error
+    reason = (str(ran.error).strip() or type(ran.error).__name__).splitlines()[0]
+    msg = f"{folder.path} has no {what} that transformers can load ({reason}); add its files, or use --inputs"
+    raise InputError(msg) from ran.error
 
 
 def _processed(processor: Any, folder: ModelFolder, **given: object) -> _Prepared:
     maker = type(processor).__name__
     first = given.pop("raw_speech", None)  # feature extractors name their first argument differently
-    try:
+    with foreign_code() as ran:  # a processor checks its inputs in its own ways
         values = processor(*(() if first is None else (first,)), **given, return_tensors="pt")
-    except Exception as error:  # a processor checks its inputs in its own ways
-        reason = " ".join(str(error).split()) or type(error).__name__
+    if ran.error is not None:
+        reason = " ".join(str(ran.error).split()) or type(ran.error).__name__
         msg = f"{maker} of {folder.path} cannot prepare these inputs: {shorten(reason, 300)}; use --inputs FILE.py::FN"
-        raise ModelInputsError(msg) from error
+        raise ModelInputsError(msg) from ran.error
     return _Prepared(values=dict(values), maker=maker)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from torchstone.foreign import foreign_code
 from torchstone.models.example_inputs.context import (
     DEFAULT_FRAMES,
     InputContext,
@@ -229,10 +230,9 @@ def _features(context: InputContext) -> int | None:
     given = {name: value.to(first.dtype) if value.is_floating_point() else value for name, value in given.items()}
     if first.device.type == "meta":
         given["pixel_values"] = given["pixel_values"].to("meta")
-    try:
-        with torch.no_grad():
-            answer = ask(**given)
-    except Exception:  # noqa: BLE001 - whatever the encoder raises, the model can run on text alone
+    with foreign_code() as ran, torch.no_grad():  # whatever the encoder raises, the model can run on text alone
+        answer = ask(**given)
+    if ran.error is not None:
         return None
     return _count(answer)
 

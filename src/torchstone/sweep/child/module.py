@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.backends.ttnn_trace_text import is_unreadable
+from torchstone.foreign import foreign_code
 from torchstone.sweep import master_config_loader
 from torchstone.sweep.child.answers import answer_of, first_line
 
@@ -90,15 +91,15 @@ def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:
         return answer_of("not run", "its module has no such vector any more; generate the vectors again")
     if payload.get("only_reference"):
         return answer_of("passed", "")
-    try:
+    with foreign_code() as ran:  # a sweep module may raise anything, and that is the result
         result = _call(_loaded.module.run, known[1])
-    except AssertionError as error:
-        return answer_of("wrong", first_line(error), error=error)
-    except NotImplementedError as error:
-        return answer_of("unsupported", first_line(error), error=error)
-    except Exception as error:  # noqa: BLE001 - a sweep module may raise anything, and that is the result
-        kind = "out of memory" if isinstance(error, MemoryError) or "Out of Memory" in str(error) else "raised"
-        return answer_of(kind, first_line(error), error=error)
+    if isinstance(ran.error, AssertionError):
+        return answer_of("wrong", first_line(ran.error), error=ran.error)
+    if isinstance(ran.error, NotImplementedError):
+        return answer_of("unsupported", first_line(ran.error), error=ran.error)
+    if ran.error is not None:
+        kind = "out of memory" if isinstance(ran.error, MemoryError) or "Out of Memory" in str(ran.error) else "raised"
+        return answer_of(kind, first_line(ran.error), error=ran.error)
     return _read_result(result)
 
 

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchstone.backends.program import find_op, program_module, read_value
 from torchstone.backends.program_format import tensor_names_in
+from torchstone.foreign import foreign_code
 from torchstone.numerics.dtypes import dtype_name
 from torchstone.sweep.child.answers import first_line
 from torchstone.sweep.child.inputs import make_inputs, offset_of
@@ -45,12 +46,12 @@ def retrace(payload: Mapping[str, Any]) -> dict[str, object]:
     """Run a vector eagerly and compare each call of its ops with the traced one: match, diff or missing."""
     ops: list[object] = [find_op(step["op"]) for step in payload["steps"]]
     inputs = make_inputs(payload["inputs"], seed=int(payload.get("seed", 0)))
-    try:
+    with foreign_code() as ran:  # whatever eager PyTorch says is the answer
         module = program_module(program_for(payload))
         with torch.no_grad(), _Watch(ops) as watch:
             module(*inputs)
-    except Exception as error:  # noqa: BLE001 - whatever eager PyTorch says is the answer
-        return {"result": "not told", "differences": [first_line(error)], "incidental": 0}
+    if ran.error is not None:
+        return {"result": "not told", "differences": [first_line(ran.error)], "incidental": 0}
     names = {about["name"]: _traced(about) for about in payload["inputs"]}
     taken = (name for step in payload["steps"] for one in step["arguments"].values() for name in tensor_names_in(one))
     names |= {name: _RESULT for name in taken if name not in names}

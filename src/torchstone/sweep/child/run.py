@@ -17,6 +17,7 @@ from torchstone.backends.lookup import open_backend
 from torchstone.backends.program import program_module, random_ops, written_names
 from torchstone.backends.program_format import ProgramError, portable
 from torchstone.backends.protocol import Backend, CompileFailed, NotRun, Unsupported
+from torchstone.foreign import foreign_code
 from torchstone.numerics.compare import identical
 from torchstone.numerics.expected import ExpectedOutputs
 from torchstone.numerics.pytree import named_tensors
@@ -64,14 +65,14 @@ def run_vector(payload: Mapping[str, object]) -> dict[str, Any]:
         set_up(payload)
         backend = _opened.backend
     assert backend is not None  # noqa: S101 - set_up opens it
-    try:
+    with foreign_code() as ran:  # eager PyTorch refuses what is no valid call, in any way it likes
         case = Case(payload)
-    except (NothingToCompareError, NotReproducibleError, Unsupported, ProgramError) as refused:
-        return answer_of("not run", str(refused), stage="reference")
-    except Exception as error:  # noqa: BLE001 - eager PyTorch refuses what is no valid call, in any way it likes
+    if isinstance(ran.error, (NothingToCompareError, NotReproducibleError, Unsupported, ProgramError)):
+        return answer_of("not run", str(ran.error), stage="reference")
+    if ran.error is not None:
         if payload.get("refused") and not payload.get("only_reference"):
-            return _judge_refusal(backend, payload, error)
-        return answer_of("not run", f"{_who_refuses(payload)}: {first_line(error)}", stage="reference")
+            return _judge_refusal(backend, payload, ran.error)
+        return answer_of("not run", f"{_who_refuses(payload)}: {first_line(ran.error)}", stage="reference")
     if payload.get("only_reference"):
         return answer_of("passed", "", stage="reference")
     return _run_on(backend, case, payload)
@@ -84,9 +85,9 @@ def _judge_refusal(backend: Backend, payload: Mapping[str, Any], error: Exceptio
     """A call that eager PyTorch refused when it was recorded, and refuses now: a backend must refuse it, too."""
     refusal = first_line(error)
     unsure = isinstance(error, NotImplementedError) or any(word in str(error).lower() for word in _NOT_IMPLEMENTED)
-    try:
+    with foreign_code() as ran:  # an op that gives lists of tensors must run before the program is known
         module = program_module(program_for(payload))
-    except Exception:  # noqa: BLE001 - an op that gives lists of tensors must run before the program is known
+    if ran.error is not None:
         unsure = True
     if unsure or _who_refuses(payload) != _EAGER_REFUSES:
         return answer_of("not run", f"{_who_refuses(payload)}: {refusal}", stage="reference")
@@ -106,11 +107,11 @@ def _who_refuses(payload: Mapping[str, Any]) -> str:
     if not any(is_kernel(step["op"]) for step in payload["steps"]):
         return _EAGER_REFUSES
     names = [about["name"] for about in payload["inputs"]]
-    try:
+    with foreign_code() as ran:  # eager PyTorch refuses what is no valid call, in any way it likes
         inputs = make_inputs(payload["inputs"], seed=int(payload.get("seed", 0)))
         with torch.no_grad():
             run_steps(payload, dict(zip(names, inputs, strict=True)))
-    except Exception:  # noqa: BLE001 - eager PyTorch refuses what is no valid call, in any way it likes
+    if ran.error is not None:
         return _EAGER_REFUSES
     return "eager PyTorch runs it, but not the op that stands for it on other devices"
 
@@ -146,10 +147,10 @@ class Case:
         outputs = [
             tree for tree in portable(self.program)["outputs"] if tree["tensor"] not in unread_names(self.program)
         ]
-        try:
+        with foreign_code() as ran:  # an op without a derivative says so in any way it likes
             self.module = WithGradients(program_module({**self.program, "outputs": outputs}))
             expected = self._reference(self.inputs())
-        except Exception:  # noqa: BLE001 - an op without a derivative says so in any way it likes
+        if ran.error is not None:
             self.module = plain
             return False
         if not expected["gradients"]:
@@ -200,15 +201,15 @@ def _attempt(
 ) -> tuple[object, Callable[..., Any]] | dict[str, Any]:
     """What a backend gives, and what it compiled; or how it failed."""
     stage = "compile"
-    try:
+    with foreign_code(exhaustion_is_answer=True) as ran:  # a backend may raise anything, and that is the result
         compiled = backend.compile(module, tuple(inputs), {})
         stage = "run"
         with ExitStack() as kept:
             kept.enter_context(torch.random.fork_rng(devices=[]))
             torch.manual_seed(0)
             actual = compiled(*inputs)
-    except Exception as error:  # noqa: BLE001 - a backend may raise anything, and that is the result
-        return _refusal(error, stage)
+    if ran.error is not None:
+        return _refusal(ran.error, stage)
     return actual, compiled
 
 
@@ -256,10 +257,9 @@ def _gradients_are_confirmed(case: Case, verdict: dict[str, Any]) -> bool:
     program = case.module.module
     wide = [one.double().requires_grad_() if one.is_floating_point() else one for one in case.inputs()]
     fast = sum(one.numel() for one in wide) > _MOST_DIFFERENCES
-    try:
-        with torch.enable_grad():
-            confirmed = torch.autograd.gradcheck(program, wide, fast_mode=fast, raise_exception=False)
-    except Exception:  # noqa: BLE001 - what cannot be run in float64 is not confirmed
+    with foreign_code() as ran, torch.enable_grad():  # what cannot be run in float64 is not confirmed
+        confirmed = torch.autograd.gradcheck(program, wide, fast_mode=fast, raise_exception=False)
+    if ran.error is not None:
         confirmed = False
     verdict["gradcheck"] = confirmed
     return confirmed

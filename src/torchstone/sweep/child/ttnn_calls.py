@@ -11,6 +11,7 @@ from torchstone.backends.ttnn.device import open_device
 from torchstone.backends.ttnn.rebuild import Call, NotRebuiltError, rebuild
 from torchstone.backends.ttnn.signatures import UnknownOpError
 from torchstone.backends.ttnn.verdicts import ACCEPTED, NOT_RUN, judge_error
+from torchstone.foreign import foreign_code
 from torchstone.sweep.child.answers import answer_of
 
 
@@ -21,21 +22,23 @@ def run_vector(payload: Mapping[str, Any]) -> dict[str, Any]:
     about["lost"] = list(payload.get("lost") or ())
     call = result = None
     try:
-        call = rebuild(payload["recipe"], device)
-        result = call.run()
-        if not payload.get("mock", True):
-            return _with_values(call, about)
-    except (NotRebuiltError, UnknownOpError) as error:
-        about["cause"] = str(error)
-        return answer_of(NOT_RUN, str(error), stage="rebuild", verdict=about)
-    except Exception as error:  # noqa: BLE001 - ttnn raises anything, and that is the result
-        found = judge_error(error)
-        about |= {"cause": found.cause, "place": found.place, "memory": found.memory}
-        answer = answer_of(found.outcome, found.detail, stage="call", verdict=about)
-        return answer | {"traceback": found.text}
+        with foreign_code() as ran:  # ttnn raises anything, and that is the result
+            call = rebuild(payload["recipe"], device)
+            result = call.run()
+            if not payload.get("mock", True):
+                return _with_values(call, about)
     finally:
         about["notes"] = [] if call is None else list(call.notes)
         del call, result  # their buffers are free again before the next call
+    if isinstance(ran.error, (NotRebuiltError, UnknownOpError)):
+        about["cause"] = str(ran.error)
+        return answer_of(NOT_RUN, str(ran.error), stage="rebuild", verdict=about)
+    if ran.error is not None:
+        found = judge_error(ran.error)
+        ran.error = None  # its frames keep buffers
+        about |= {"cause": found.cause, "place": found.place, "memory": found.memory}
+        answer = answer_of(found.outcome, found.detail, stage="call", verdict=about)
+        return answer | {"traceback": found.text}
     return answer_of(ACCEPTED, "", stage="call", verdict=about)
 
 

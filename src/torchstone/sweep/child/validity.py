@@ -12,6 +12,7 @@ from torchstone.backends.op_info import Role, role_of
 from torchstone.backends.program import find_op
 from torchstone.backends.program_format import ProgramError
 from torchstone.backends.protocol import Unsupported
+from torchstone.foreign import foreign_code
 from torchstone.sweep.child.answers import first_line
 from torchstone.sweep.child.inputs import meta_inputs
 from torchstone.sweep.child.program import run_steps
@@ -50,15 +51,15 @@ def _runs_on_meta(ops: list[OpOverload], call: Mapping[str, Any]) -> tuple[bool 
     for op in ops:
         if any(tag in op.tags for tag in _READS_VALUES):
             return None, f"{op} reads values"
-    try:
+    with foreign_code() as ran:  # torch refuses wrong calls with errors of every kind
         tensors = meta_inputs(call["inputs"])
         names = [about["name"] for about in call["inputs"]]
         with torch.no_grad():
             run_steps({"steps": _on_meta(call["steps"])}, dict(zip(names, tensors, strict=True)))
-    except _NO_ANSWER_ON_META as error:
-        return None, first_line(error)
-    except Exception as error:  # noqa: BLE001 - torch refuses wrong calls with errors of every kind
-        return False, first_line(error)
+    if isinstance(ran.error, _NO_ANSWER_ON_META):
+        return None, first_line(ran.error)
+    if ran.error is not None:
+        return False, first_line(ran.error)
     return True, ""
 
 

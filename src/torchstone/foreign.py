@@ -1,0 +1,60 @@
+"""The border to code of others: the one place where any exception is caught. Needs the standard library only."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+_EXHAUSTED = frozenset(
+    getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EMFILE", "ENFILE") if hasattr(errno, name)
+)
+
+
+class foreign_code:  # noqa: N801 - used as a function, as contextlib.suppress is
+    """A block that runs code of others (a model, a backend, torch's kernels, a price function): it may raise anything.
+
+    What it raises ends the block and is its `error`, a value like any other. Interrupts and exits pass: they are never
+    the answer of foreign code; only a program that is run or imported may leave by sys.exit (`exit_is_answer`). A full
+    disk and a lack of descriptors pass, too, unless `exhaustion_is_answer` says that the caller reports them as what
+    was not run. `passing` lists errors of our own that pass as well.
+    """
+
+    def __init__(
+        self,
+        passing: tuple[type[Exception], ...] = (),
+        *,
+        exhaustion_is_answer: bool = False,
+        exit_is_answer: bool = False,
+    ) -> None:
+        self._passing = passing
+        self._exhaustion_is_answer = exhaustion_is_answer
+        self._exit_is_answer = exit_is_answer
+        self.error: Exception | None = None
+        self.exit: SystemExit | None = None  # only where it is an answer
+
+    @property
+    def raised(self) -> BaseException:
+        """What ended the block, after one that nothing but an error or exit leads out of."""
+        found = self.error or self.exit
+        if found is None:
+            msg = "the block raised nothing"
+            raise LookupError(msg)
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
+        if isinstance(error, SystemExit) and self._exit_is_answer:
+            self.exit = error
+            return True
+        if not isinstance(error, Exception) or isinstance(error, self._passing):
+            return False
+        if isinstance(error, OSError) and error.errno in _EXHAUSTED and not self._exhaustion_is_answer:
+            return False
+        self.error = error
+        return True
