@@ -9,10 +9,12 @@ import argparse
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -50,6 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--nets", action="store_true", help="only the image nets in which little repeats")
+    parser.add_argument("--timm", type=int, metavar="N", help="also every Nth architecture of timm")
     parser.add_argument("models", nargs="*", default=MODELS)
     arguments = parser.parse_args()
     print(f"torch {torch.__version__}, Python {platform.python_version()}, {datetime.now(tz=UTC):%Y-%m-%d}\n")
@@ -57,10 +60,10 @@ def main() -> None:
         for name in arguments.models:
             measure(subject(name), arguments.rounds)
         growth(arguments.rounds)
-    little_repeats()
+    little_repeats(arguments.timm)
 
 
-def little_repeats() -> None:
+def little_repeats(every: int | None) -> None:
     """Print what nets take in which most ops have shapes of their own; each one is seen for the first time."""
     image = torch.rand(1, 3, 224, 224)
     with torch.device("meta"):
@@ -68,31 +71,66 @@ def little_repeats() -> None:
         capture(NETS["convnet 3"](), image)
         first = time.process_time() - start
         capture(NETS["coat tiny"](), image)
-    rows: list[tuple[float, float, int, str]] = []
-    for name, make in NETS.items():
-        with torch.device("meta"):
-            model = make().eval()
-        start = time.process_time()
-        trace = capture(model, image)
-        between = time.process_time()
+    print(f"the first capture of the process takes {first:.2f} s; {start_up()}")
+    compare("image nets in which little repeats", ((name, make, image) for name, make in NETS.items()))
+    if every is not None:
+        compare(f"architectures of timm, every {every}th", timm_nets(every))
+
+
+def start_up() -> str:
+    """What a capture takes that has one op call."""
+    layer, x = nn.Linear(8, 8, device="meta"), torch.rand(600, 8)
+    trace = capture(layer, x)
+    capture_s, price_s = best_of(lambda: capture(layer, x), 50), best_of(lambda: price(trace), 50)
+    if isinstance(capture_s, str) or isinstance(price_s, str):
+        raise TypeError(capture_s, price_s)
+    return f"start-up: {capture_s * 1e3:.2f} ms for a capture, {price_s * 1e3:.2f} ms for a price"
+
+
+def timm_nets(every: int) -> Iterator[tuple[str, Callable[[], nn.Module], torch.Tensor]]:
+    """Every Nth architecture of timm, which must be installed, with an image of its size."""
+    timm = import_module("timm")  # an optional peer library
+
+    for name in timm.list_models()[::every]:
+        size = (timm.get_pretrained_cfg(name, allow_unregistered=True) or timm.models.PretrainedCfg()).input_size
+        yield name, partial(timm.create_model, name), torch.rand(1, *size)
+
+
+def compare(what: str, nets: Iterable[tuple[str, Callable[[], nn.Module], torch.Tensor]]) -> None:
+    """Print what a capture with its price takes beside FlopCounterMode, in total and for each net."""
+    rows: list[tuple[float, float, float, int, str]] = []
+    for name, make, image in nets:
         flops = FlopCounterMode(display=False)
-        with torch.no_grad(), flops:
-            model(image.to("meta"))
-        end = time.process_time()
-        if price(trace).totals.matmul_flops != flops.get_total_flops():
+        try:
+            with torch.device("meta"):
+                model = make().eval()
+            start = time.process_time()
+            trace = capture(model, image)
+            captured = time.process_time()
+            cost = price(trace)
+            between = time.process_time()
+            with torch.no_grad(), flops:
+                model(image.to("meta"))
+            end = time.process_time()
+        except Exception as error:  # noqa: BLE001 - not every net of a library can be built, or run by the peer
+            print(f"  {name}: {type(error).__name__}: {str(error).splitlines()[0][:90]}")
+            continue
+        if cost.totals.matmul_flops != flops.get_total_flops():
             print(f"  {name}: FLOPs differ from FlopCounterMode's")
-        rows.append((between - start, end - between, len(trace.ops), name))
-    ours, theirs, ops = (sum(column) for column in list(zip(*rows, strict=True))[:3])
+        rows.append((captured - start, between - captured, end - between, len(trace.ops), name))
+    captures, prices, theirs, ops = (sum(column) for column in list(zip(*rows, strict=True))[:4])
+    ours = captures + prices
+    slower = sum(own + priced > peer for own, priced, peer, _, _ in rows)
+    print(f"{len(rows)} {what}, {ops:,} op calls; slower than the peer: {slower}")
     print(
-        f"{len(rows)} image nets in which little repeats, {ops:,} op calls; "
-        f"the first capture of the process takes {first:.2f} s"
+        f"  capture {captures:.2f} s, {captures / ops * 1e6:.0f} us/op; price {prices:.2f} s, "
+        f"{prices / ops * 1e6:.0f} us/op; FlopCounterMode, meta {theirs:.2f} s: "
+        f"{theirs / ours:.2f} x capture and price, {theirs / captures:.2f} x capture"
     )
-    print(
-        f"  torchstone {ours:.2f} s, {ours / ops * 1e6:.0f} us/op; "
-        f"FlopCounterMode, meta {theirs:.2f} s: {theirs / ours:.2f} x"
-    )
-    for own, peer, calls, name in sorted(rows, key=lambda row: row[1] / row[0]):
-        print(f"  {name:<16} {own:7.3f} s {own / calls * 1e6:7.0f} us/op   {peer / own:5.2f} x")
+    for own, priced, peer, calls, name in sorted(rows, key=lambda row: row[2] / (row[0] + row[1])):
+        took = own + priced
+        print(f"  {name:<16} {took:7.3f} s {took / calls * 1e6:7.0f} us/op   {peer / took:5.2f} x")
+    print()
 
 
 def subject(name: str, layers: int | None = None) -> Subject:
