@@ -137,6 +137,7 @@ def test_an_unknown_format_is_refused_with_those_that_exist() -> None:
     with pytest.raises(InputError, match=r"unknown number format 'fp9'; choose from float32, .*mxfp4"):
         parse_format("fp9")
     assert parse_format("BF16") == "bfloat16"
+    assert (parse_format("int8"), parse_format("int4")) == ("int8_g128", "int4_g128")  # which advice names
     assert all(TensorSpec(shape=(64, 64), dtype=name).size_bytes for name in FORMATS)
 
 

@@ -51,6 +51,24 @@ def test_weights_are_split_and_key_heads_are_repeated_where_there_are_too_few(de
     }
 
 
+@pytest.mark.parametrize(("devices", "kv_heads"), [(2, 8), (8, 1), (4, 2), (3, 8), (3, 2), (5, 1), (16, 8)])
+def test_the_device_with_most_heads_does_their_work(devices: int, kv_heads: int) -> None:
+    """Heads are not divided: eight over three devices are three on one of them, and one head is on all of them."""
+    tokens, layers, width, inner, vocabulary, head = 3 * 5, 3, 64, 96, 128, 8
+    model, inputs = load(LlamaForCausalLM(_llama(kv_heads)), options=InputOptions(batch_size=3, seq_len=5))
+    trace = capture(model, inputs)
+    table = price(trace)
+    found = split_over(trace, table, devices)
+    queries, keys = (-(-heads // devices) for heads in (8, kv_heads))
+    projections = 2 * tokens * width * head * (2 * queries + 2 * keys)
+    scores = 2 * 2 * 3 * 5 * 5 * head * queries
+    even = (layers * 3 * 2 * tokens * width * inner + 2 * tokens * width * vocabulary) / devices
+    matmuls = layers * (projections + scores) + even
+    other = table.totals.flops - table.totals.matmul_flops
+    assert matmuls <= found.flops <= matmuls + other
+    assert found.flops - matmuls >= other / devices - 1
+
+
 @pytest.mark.parametrize(("devices", "kv_heads"), [(2, 8), (8, 8), (8, 2), (4, 1)])
 def test_a_device_holds_the_cache_of_its_heads(devices: int, kv_heads: int) -> None:
     options = InputOptions(batch_size=3, phase="decode", cache_len=2000)

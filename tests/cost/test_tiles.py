@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 from torch import Tensor, nn
 
 from torchstone.capture import capture
 from torchstone.cost import price
 from torchstone.models.inputs import InputOptions
 from torchstone.record.cost import Category, Conventions, CostTable
+from torchstone.report.cost_text import _padding_text
 from torchstone.workflows.cost import CostRequest, PricingOptions, cost_model
 from torchstone.workflows.model_source import ModelRequest
 
@@ -94,3 +96,13 @@ def test_devices_hold_tiles_too() -> None:
     assert split.tensor_parallel is not None
     assert loose.tensor_parallel is not None
     assert (split.tensor_parallel.peak_bytes or 0) > (loose.tensor_parallel.peak_bytes or 0)
+
+
+def test_a_peak_that_moves_says_so_instead_of_negative_padding() -> None:
+    table, _ = priced(nn.Linear(40, 70), torch.zeros(3, 40, dtype=torch.bfloat16))
+    moved = {Category.WEIGHTS: 3 << 20, Category.KV_CACHE: -(1 << 20)}
+
+    text = _padding_text(replace(table, peak=replace(table.peak, padding=moved)), 32)
+
+    assert "add 2.00 MiB to the peak: 3.00 MiB weights" in text
+    assert text.endswith("(it is at another op then, with 1.00 MiB less of KV cache)")

@@ -24,7 +24,7 @@ from torchstone.record.value import replace_tensors
 
 _ALIASES = {
     "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn", "fp8_e4m3": "float8_e4m3fn",
-    "fp8_e5m2": "float8_e5m2", "bfp8": "bfloat8_b", "bfp4": "bfloat4_b",
+    "fp8_e5m2": "float8_e5m2", "bfp8": "bfloat8_b", "bfp4": "bfloat4_b", "int8": "int8_g128", "int4": "int4_g128",
 }  # fmt: skip
 FORMATS = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float8_block", "int8_g128", "int4_g128",
            "mxfp8", "mxfp6", "mxfp4", "nvfp4", "bfloat8_b", "bfloat4_b")  # fmt: skip

@@ -94,6 +94,9 @@ class _Split:
     looked_up: set[int] = field(default_factory=set)  # tables that every device has whole: embeddings
     made_from: dict[int, frozenset[int]] = field(default_factory=dict)  # split storage -> weights it is computed with
     columns: dict[int, int] = field(default_factory=dict)  # weight that is split by columns -> how many it has
+    rows: dict[int, frozenset[int]] = field(default_factory=dict)  # weight that is split by rows -> weights before it
+    queries: dict[int, int] = field(default_factory=dict)  # split storage that attention reads or makes -> heads
+    heads: dict[int, int] = field(default_factory=dict)  # storage or weight whose heads are not divided -> how many
     flops: float = 0.0
     moved: float = 0.0
     seconds: float = 0.0
@@ -109,6 +112,15 @@ class _Split:
             if storage in self.partial:
                 self.exchange(*self.partial.pop(storage))
 
+    def weights_of(self, storages: Sequence[int]) -> frozenset[int]:
+        """The weights that split data among these is computed with."""
+        return frozenset().union(*(self.made_from.get(storage, frozenset()) for storage in storages))
+
+    def share(self, storages: Sequence[int], devices: int) -> float:
+        """By how much the part of the device with most heads is less than the whole."""
+        heads = next((self.heads[storage] for storage in storages if storage in self.heads), None)
+        return devices if heads is None else heads / ceil(heads / devices)
+
     def width(self, storages: Sequence[int]) -> int:
         """The whole width of split data among these; 0 where none is split."""
         return max((self.split.get(storage, 0) for storage in storages), default=0)
@@ -120,19 +132,35 @@ def split_over(trace: Trace, table: CostTable, devices: int, prediction: Predict
     weights = {
         storage for storage, category in enumerate(storages.categories) if category is Category.WEIGHTS
     } & storages.names.keys()
-    state = _Split()
-    caches = storages.cache_inputs
-    for index, signature in enumerate(trace.ops.signature_of):
-        share = _follow(trace, table.signatures[signature], index, devices, (state, weights, caches))
-        found = prediction.signatures[signature] if prediction is not None else None
-        if found is not None and prediction is not None:
-            state.seconds += _shortened(found, share, prediction.hardware)
+    costs = (table, prediction)
+    state = _followed(trace, costs, devices, _Split(), (weights, storages.cache_inputs))
+    heads = _heads(trace, storages, state)
+    if any(number % devices for number in heads.values()):  # the device with most heads has more than its part
+        state = _followed(trace, costs, devices, _Split(heads=heads), (weights, storages.cache_inputs))
+    state.heads = heads
     if len(trace.module_calls):
         _give_back(storages.kept - storages.gradients, state, storages.sizes, storages.categories)
     hardware = prediction.hardware if prediction else None
     rules = table.conventions
     stored = in_blocks(trace, in_tiles(whole(trace), storages, rules.tile), rules.block_size, rules.tile)
     return _result(state, devices, _Held.on_one_device(trace, stored, state, devices), hardware)
+
+
+def _followed(
+    trace: Trace,
+    costs: tuple[CostTable, Prediction | None],
+    devices: int,
+    state: _Split,
+    ends: tuple[set[int], frozenset[int]],
+) -> _Split:
+    """Follow all ops; with the heads of a first pass, work that is by heads is that of the device with most of them."""
+    table, prediction = costs
+    for index, signature in enumerate(trace.ops.signature_of):
+        share = _follow(trace, table.signatures[signature], index, devices, (state, *ends))
+        found = prediction.signatures[signature] if prediction is not None else None
+        if found is not None and prediction is not None:
+            state.seconds += _shortened(found, share, prediction.hardware)
+    return state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +174,7 @@ class _Held:
     @staticmethod
     def on_one_device(trace: Trace, storages: Storages, state: _Split, devices: int) -> "_Held":
         """The trace with the part of each storage that one device has."""
-        heads = _heads(trace, storages, state)
+        heads = state.heads
         sizes = list(storages.sizes)
         for storage in (state.split_weights | state.split.keys()) - state.looked_up:
             # A head is not divided: with fewer heads than devices, several devices hold the same one.
@@ -159,25 +187,29 @@ class _Held:
 
 
 def _heads(trace: Trace, storages: Storages, state: _Split) -> dict[int, int]:
-    """The number of heads of each split cache, and of the weights that nothing but a cache is computed with."""
+    """The heads of each split cache and of what attention asks with and gives, and of the weights around them."""
     table = trace.tensors
-    found: dict[int, int] = {}
-    widths: dict[int, int] = {}
+    found: dict[int, int] = dict(state.queries)
+    widths: dict[int, int] = {storage: state.split[storage] for storage in found if storage in state.split}
     for spec, storage in zip(table.spec_of, table.storage_of, strict=True):
         shape = table.specs[spec].shape
         if storages.categories[storage] is Category.KV_CACHE and storage in state.split and len(shape) == _CACHE_RANK:
             found[storage], widths[storage] = shape[1], shape[1] * shape[3]
     for storage, heads in list(found.items()):
         for weight in state.made_from.get(storage, ()):
-            if widths[storage] == state.columns.get(weight):  # a fused projection has queries, too
+            if widths.get(storage) == state.columns.get(weight):  # a fused projection has queries, too
                 found[weight] = heads
+    for weight, sources in state.rows.items():  # the projection after attention reads what all heads of queries give
+        known = [found[source] for source in sources if source in found]
+        if known:
+            found[weight] = max(known)
     return found
 
 
 def _follow(
     trace: Trace, cost: SignatureCost, index: int, devices: int, known: tuple[_Split, set[int], frozenset[int]]
-) -> int:
-    """Follow one op; the number of devices that share its work."""
+) -> float:
+    """Follow one op; by how much the work of one device is less than the whole."""
     state, weights, caches = known
     storage_of, ops = trace.tensors.storage_of, trace.ops
     inputs = [storage_of[tensor] for tensor in ops.inputs[index]]
@@ -196,6 +228,7 @@ def _follow(
     width = state.width(inputs)
     if used:
         state.split_weights |= used
+        state.rows.update(dict.fromkeys(used if width else (), state.weights_of(inputs)))
         _split_matmul(trace, call, outputs, state, by_rows=bool(width))
         if not width:
             state.made_from.update(dict.fromkeys(outputs, frozenset(used)))
@@ -205,14 +238,17 @@ def _follow(
         state.exchange(_ALL_GATHER, call.op, trace.module_path_of(call), gathered)
         return _done(state, cost, 1)
     elif width:
-        made_from = frozenset().union(*(state.made_from.get(storage, frozenset()) for storage in inputs))
+        made_from = state.weights_of(inputs)
         for storage in (*outputs, *caches.intersection(inputs)):
             state.split[storage] = width
             state.made_from[storage] = made_from
-    return _done(state, cost, devices if used or width else 1)
+        asked = call.signature.input_specs[0].shape if cost.kind is Kind.ATTENTION else ()
+        if len(asked) == _CACHE_RANK:
+            state.queries.update(dict.fromkeys((inputs[0], *outputs[:1]), int(asked[1])))
+    return _done(state, cost, state.share((*used, *outputs[:1]), devices) if used or width else 1)
 
 
-def _done(state: _Split, cost: SignatureCost, share: int) -> int:
+def _done(state: _Split, cost: SignatureCost, share: float) -> float:
     state.flops += cost.flops / share
     state.moved += (cost.bytes_read + cost.bytes_written) / share
     return share
@@ -237,7 +273,7 @@ def _needs_all(call: OpCall, cost: SignatureCost, width: int) -> bool:
     return call.op in _NORMS and prod(numbers(call.signature, "normalized_shape") or (0,)) == width
 
 
-def _shortened(found: OpPrediction, share: int, hardware: Hardware) -> float:
+def _shortened(found: OpPrediction, share: float, hardware: Hardware) -> float:
     """A part of the work takes a part of the time, but an op never less than its launch."""
     return max(found.seconds / share, min(found.seconds, hardware.launch_s))
 

@@ -114,8 +114,8 @@ class TensorParallel(Record, frozen=True, kw_only=True):
     """The trace split over several devices: matmuls in pairs, first by columns, then by rows."""
 
     devices: int
-    flops: Count  # on each device
-    weight_bytes: Count  # on each device
+    flops: Count  # on the device that has most heads
+    weight_bytes: Count  # on that device
     bytes_moved: Count  # on each device, unfused
     kv_cache_bytes: Count | None = None  # on the device that has most of it, at the peak; None: an older result
     peak_bytes: Count | None = None  # on that device, each tensor freed after its last use

@@ -341,13 +341,13 @@ def prediction_text(table: CostTable, trace: Trace, top: int, paint: Paint = pla
 
 def _padding_text(table: CostTable, side: int) -> str:
     """What whole tiles add to the peak."""
-    padding = table.peak.padding
-    parts = ", ".join(
-        f"{show_bytes(padding.get(category, 0))} {'KV cache' if category is Category.KV_CACHE else category.value}"
-        for category in Category
-    )
+    names = {one: "KV cache" if one is Category.KV_CACHE else one.value for one in Category}
+    padding = {one: table.peak.padding.get(one, 0) for one in Category}
+    parts = ", ".join(f"{show_bytes(size)} {names[one]}" for one, size in padding.items() if size >= 0)
     whole = f"matrices in whole tiles of {side} x {side}"
-    return f"{whole} add {show_bytes(max(sum(padding.values()), 0))} to the peak: {parts}"
+    less = ", ".join(f"{show_bytes(-size)} less of {names[one]}" for one, size in padding.items() if size < 0)
+    moved = f" (it is at another op then, with {less})" if less else ""
+    return f"{whole} add {show_bytes(max(sum(padding.values()), 0))} to the peak: {parts}{moved}"
 
 
 def _time_text(table: CostTable, prediction: Prediction, paint: Paint) -> str:
