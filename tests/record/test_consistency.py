@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.attacks import corpora
 from tests.record.test_repeats import layers
+from tests.report.test_checklist_text import checklist
 from tests.report.traces import transformer
 from torchstone.cost.price_trace import price
 from torchstone.errors import UnreadableFileError
@@ -154,3 +156,16 @@ def test_a_count_below_zero_is_refused(record: Callable[[], Document], place: tu
 
     with pytest.raises(UnreadableFileError, match=r"Expected `int` >= 0"):
         decode(json.dumps(document).encode(), type(made), origin="x.json")
+
+
+@pytest.mark.parametrize("file", ["../../outside", "/outside", "a/../../outside"])
+def test_golden_data_and_checklists_name_no_file_outside_of_their_folder(file: str) -> None:
+    golden, boxes = corpora.golden(), checklist()
+    outside = [
+        replace(golden, weights=replace(golden.weights, file=file)),
+        replace(boxes, seals={file: "00"}),
+        replace(boxes, boxes=(replace(boxes.boxes[0], files=(file,)),)),
+    ]
+    for one in outside:
+        with pytest.raises(UnreadableFileError, match="which is not a file below the folder of results"):
+            decode(encode(one), type(one), origin="x.json")

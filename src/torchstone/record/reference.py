@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import ClassVar, assert_never
 
 from torchstone.record.base import Count, Document, Record, Schema, Size
-from torchstone.record.consistency import distinct, known
+from torchstone.record.consistency import distinct, inside, known
 from torchstone.units import many
 
 # --- Golden data: tensors of the reference run, how to reproduce it, its determinism ---
@@ -188,6 +188,7 @@ class GoldenData(Document, frozen=True, kw_only=True, omit_defaults=False):
         distinct("tensors", names)
         known("inputs", saved_names(self.inputs), frozenset(names))
         known("outputs", saved_names(self.outputs), frozenset(names))
+        inside("weights", [self.weights.file])
 
 
 # --- Comparison of a candidate with the golden data: one verdict per tensor, with its tolerance ---
@@ -386,6 +387,12 @@ class Checklist(Document, frozen=True, kw_only=True, omit_defaults=False):
     complete: bool  # every box is ticked
     boxes: tuple[Box, ...]
     seals: dict[str, str] = {}  # SHA-256 of each file when it was checked
+
+    def check(self) -> None:
+        """The files are below the folder of the checklist."""
+        inside("seals", self.seals)
+        for box in self.boxes:
+            inside(f"box {box.name[:80]}", box.files)
 
 
 # --- Torch functions that the model's code calls ---

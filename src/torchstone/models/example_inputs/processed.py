@@ -188,7 +188,8 @@ def _read_audio(path: Path, rate: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     try:
         with wave.open(str(path), "rb") as file:
             found, channels, width = file.getframerate(), file.getnchannels(), file.getsampwidth()
-            raw = file.readframes(file.getnframes())
+            most = path.stat().st_size // (channels * width) + 1  # whatever the header says: it is allocated first
+            raw = file.readframes(min(file.getnframes(), most))
     except (OSError, EOFError, RuntimeError, ValueError, struct.error, wave.Error) as error:
         reason = shortened(error) if str(error) else "it is damaged"
         msg = f"the audio file {path} cannot be read ({reason}); give a WAV file with integer samples"
