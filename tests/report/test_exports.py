@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -30,6 +30,117 @@ def graph_of(trace: Trace, **more: Any) -> dict[str, Any]:
     files: dict[str, Any] = graph_files(trace, more.get("cost"), more.get("check"))
     found: dict[str, Any] = files[GRAPH_FILE][0]["graphs"][0]
     return found
+
+
+# The fields that Model Explorer 0.1.34 defines in graph_builder.py and node_data_builder.py, and no others. The event
+# types are those of the Trace Event Format, which Perfetto and Chrome read.
+
+
+class Strict(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """A document that has these fields and no others."""
+
+
+class KeyValue(Strict):
+    key: str
+    value: str
+
+
+class MetadataItem(Strict):
+    id: str
+    attrs: list[KeyValue] = []
+
+
+class IncomingEdge(Strict):
+    source_node_id: str
+    source_node_output_id: str = "0"
+    target_node_input_id: str = "0"
+
+
+class NodeStyle(Strict):
+    background_color: str = ""
+    border_color: str = ""
+    hovered_border_color: str = ""
+
+
+class GraphNode(Strict):
+    id: str
+    label: str
+    namespace: str = ""
+    attrs: list[KeyValue] = []
+    incoming_edges: list[IncomingEdge] = []
+    outputs_metadata: list[MetadataItem] = []
+    style: NodeStyle | None = None
+
+
+class Graph(Strict):
+    id: str
+    nodes: list[GraphNode]
+    group_node_attributes: dict[str, dict[str, str]] = {}
+
+
+class GraphCollection(Strict):
+    label: str
+    graphs: list[Graph]
+
+
+class NodeResult(Strict):
+    value: int | float
+
+
+class GradientItem(Strict):
+    stop: int | float
+    bg_color: str
+
+
+class GraphNodeData(Strict):
+    results: dict[str, NodeResult]
+    name: str
+    gradient: list[GradientItem]
+
+
+class Metadata(Strict, tag_field="ph", tag="M"):
+    pid: int
+    tid: int
+    name: str
+    args: dict[str, str]
+
+
+class Complete(Strict, tag_field="ph", tag="X"):
+    pid: int
+    tid: int
+    ts: Annotated[float, msgspec.Meta(ge=0)]
+    dur: Annotated[float, msgspec.Meta(ge=0)]
+    name: str
+    args: dict[str, str | int]
+
+
+class Counted(Strict, tag_field="ph", tag="C"):
+    pid: int
+    ts: Annotated[float, msgspec.Meta(ge=0)]
+    name: str
+    args: dict[str, int]
+
+
+class Timeline(Strict):
+    trace_events: list[Metadata | Complete | Counted]
+    display_time_unit: Literal["ms", "ns"]
+
+
+def test_files_have_the_fields_of_their_viewers_and_no_others() -> None:
+    trace = transformer(2)
+    cost = priced(trace)
+    checked = check_result(
+        modules=(module("", "failed", reason="it is wrong"),), findings=(finding("aten.mm.default"),)
+    )
+    files = graph_files(trace, cost, checked)
+
+    (collection,) = msgspec.convert(files[GRAPH_FILE], list[GraphCollection])
+    data = msgspec.convert(files[FLOPS_FILE], dict[str, GraphNodeData])
+    assert data.keys() == {collection.graphs[0].id}
+    (overlay,) = data.values()
+    assert overlay.results.keys() <= {node.id for node in collection.graphs[0].nodes}
+    assert [one.stop for one in overlay.gradient] == [0, 1]  # both ends must be there
+    assert len(msgspec.convert(timeline(trace, cost), Timeline).trace_events) > len(trace.ops)
 
 
 def test_the_timeline_takes_as_long_as_predicted_and_modules_enclose_their_ops() -> None:

@@ -78,14 +78,14 @@ def test_every_question_has_an_answer_in_the_folder(net: Path, tmp_path: Path) -
     found = codec.load(tmp_path / ANALYSIS_FILE, Analysis)
     stages = _stages(found)
     assert found.finished
-    assert found.headline == "It fits on n150, runs on eager."
+    assert found.headline == "It fits on n150 and runs on eager."
     assert list(stages) == ["structure", "cost", "fits n150", "check eager", "formula", "operators", "reference"]
     assert {stage.state for stage in found.stages} == {StageState.DONE}
     assert "108 parameters" in stages["structure"].answers[0]
     assert "6 of 6 deliverables" in stages["reference"].answers[0]
     for name in ("trace.json", "cost.json", "check.json", "ops.db", "report.html", "reference/golden_data.json"):
         assert (tmp_path / name).is_file(), name
-    assert "It fits on n150, runs on eager." in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "It fits on n150 and runs on eager." in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_what_fails_is_said_first_and_does_not_stop_the_rest(net: Path, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ class Doubled(nn.Module):
 def test_a_module_in_memory(tmp_path: Path) -> None:
     found = ts.analyze(Doubled(), torch.ones(3), tmp_path, backends=["eager"], hardware=["a100"])
 
-    assert found.headline == "It fits on a100, runs on eager."
+    assert found.headline == "It fits on a100 and runs on eager."
     assert _stages(found)["reference"].state is StageState.DONE
     assert _stages(found)["formula"].state is StageState.SKIPPED
     with pytest.raises(InputError, match="drop `inputs`"):

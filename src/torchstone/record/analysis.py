@@ -64,6 +64,8 @@ class Analysis(Document, frozen=True, kw_only=True, omit_defaults=False):
     def headline(self) -> str:
         """The verdict in one sentence."""
         words = [one.short for one in (*self.bad, *self.stages) if one.good is not None and one.short]
-        failed = [f"no answer to: {one.question}" for one in self.bad if one.good is None]
-        said = list(dict.fromkeys((*words, *failed)))
-        return f"It {', '.join(said)}." if said else "Nothing was judged."
+        said = list(dict.fromkeys(words))
+        sentences = [f"It {' and '.join([', '.join(said[:-1]), said[-1]] if len(said) > 1 else said)}."] if said else []
+        failed = [one.question for one in self.bad if one.good is None]
+        sentences += [f"No answer to: {'; '.join(failed)}."] if failed else []
+        return " ".join(sentences) or "Nothing was judged."

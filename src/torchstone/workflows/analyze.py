@@ -404,7 +404,7 @@ def _formula(run: _Run, trace: Trace) -> _Answer:
         msg = "formulas are derived for models that have a name; see `torchstone formula derive --recipe`"
         raise _SkippedError(msg)
     if run.request.quick:
-        msg = f"left out by --quick; run: torchstone cost {run.request.folder} --by formula"
+        msg = f"omitted by --quick; run: torchstone cost {run.request.folder} --by formula"
         raise _SkippedError(msg)
     saved = _saved_capture(run.request)
     result = cost_by_formula(FormulaCostRequest(cost=CostRequest(model=saved)), run.progress).result
@@ -450,7 +450,7 @@ def _reference(run: _Run, trace: Trace) -> _Answer:
     named, folder = run.request.model, run.request.folder / "reference"
     _require_whole(trace)
     if run.request.quick:
-        msg = f"left out by --quick; run: torchstone reference {named.model} --dir {folder}"
+        msg = f"omitted by --quick; run: torchstone reference {named.model} --dir {folder}"
         raise _SkippedError(msg)
     _require_small(trace, f"torchstone reference {named.model} --dir {folder}")
     if run.model is not None:
