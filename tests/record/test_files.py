@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from torchstone.errors import UnreadableFileError
 from torchstone.record import files
-from torchstone.record.files import MAX_DEPTH, MAX_DIGITS, parse_json, problem_of, read_file, read_text, read_unpacked
+from torchstone.record.files import (
+    MAX_DEPTH,
+    MAX_DIGITS,
+    encodable,
+    parse_json,
+    problem_of,
+    read_file,
+    read_text,
+    read_unpacked,
+)
 
 
 def nested(depth: int) -> bytes:
@@ -85,3 +94,9 @@ def test_numbers_that_no_float_holds_are_refused() -> None:
 def test_what_is_not_json_is_named_in_one_short_line(text: bytes) -> None:
     with pytest.raises(UnreadableFileError, match=r"^x\.json is not valid JSON \(.{1,201}\); make it again$"):
         parse_json(text, origin="x.json")
+
+
+def test_halves_of_characters_are_written_out_wherever_they_are() -> None:
+    written = encodable({"net\udce9": ("a\udcff", ["b\udcff", 1])})
+
+    assert written == {"net\\udce9": ["a\\udcff", ["b\\udcff", 1]]}
