@@ -1,6 +1,8 @@
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import click
@@ -206,3 +208,23 @@ def test_tables_fit_into_the_terminal(columns: int, monkeypatch: pytest.MonkeyPa
 
     assert code == 0
     assert max(map(len, lines)) == min(columns, len(f"{100 * 'x'}  1,024"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the signals of POSIX")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_that_asks_to_end_tidies_up(number: int, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    tidied = []
+
+    @click.command()
+    def ends() -> None:
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(60)
+        finally:
+            os.kill(os.getpid(), number)  # a second one does not stop the tidying
+            tidied.append(number)
+
+    assert run([], program=ends) == code
+    assert tidied == [number]
+    assert capsys.readouterr().err == "torchstone: terminated\n"
+    assert signal.getsignal(number) is signal.SIG_DFL

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from torchstone.errors import UnreadableFileError
 from torchstone.record import files
-from torchstone.record.files import MAX_DEPTH, MAX_DIGITS, parse_json, problem_of, read_file, read_text, read_unpacked
+from torchstone.record.files import (
+    MAX_DEPTH,
+    MAX_DIGITS,
+    encodable,
+    parse_json,
+    problem_of,
+    read_file,
+    read_text,
+    read_unpacked,
+)
 
 
 def nested(depth: int) -> bytes:
@@ -97,3 +106,9 @@ def test_a_small_packed_file_allocates_no_more_than_it_has(tmp_path: Path) -> No
 
     assert len(content) == 5_000_000
     assert peak_bytes < 20_000_000
+
+
+def test_halves_of_characters_are_written_out_wherever_they_are() -> None:
+    written = encodable({"net\udce9": ("a\udcff", ["b\udcff", 1])})
+
+    assert written == {"net\\udce9": ["a\\udcff", ["b\\udcff", 1]]}

@@ -116,3 +116,14 @@ def test_a_block_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
         file.writelines([b"new", 1])  # type: ignore[list-item]
 
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"x": b"old"}
+
+
+def test_unfinished_files_of_killed_processes_are_removed_from_folders_below(tmp_path: Path) -> None:
+    target = tmp_path / "a" / "b" / "file.json"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", KILLED, str(target)], check=False, env=environment)
+    (tmp_path / "a" / f"{unfinished_prefix()}12345678.part").touch()  # of this process, which is there
+    assert len(list(tmp_path.rglob(".*.part"))) == 2
+
+    remove_unfinished(tmp_path, below=True)
+    assert [path.parent.name for path in tmp_path.rglob(".*.part")] == ["a"]

@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -136,3 +139,16 @@ def test_a_name_that_means_none_or_several_is_refused_with_those_there_are(
 
 def test_names_of_runs_are_never_the_same() -> None:
     assert len({new_run_name() for _ in range(100)}) == 100
+
+
+def test_what_is_left_of_a_run_that_was_killed_before_it_had_a_plan_is_removed(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left, written = tmp_path / "runs" / "20250101T000000-abcdef", tmp_path / "runs" / "20250101T000000-fedcba"
+    for folder, pid in ((left, ended.pid), (written, os.getpid())):
+        folder.mkdir(parents=True)
+        (folder / f".{pid}-12345678.part").touch()
+    begun(tmp_path, "r2", "a")
+
+    assert not left.exists()
+    assert written.exists()

@@ -2,7 +2,7 @@ import pytest
 
 from tests.sweep.builders import ScriptedExecutor, answered, died, mm, vector
 from torchstone.record.check import Outcome
-from torchstone.record.task import Ending, TaskResult
+from torchstone.record.task import Ending, Evidence, TaskResult
 from torchstone.record.vector import Status, Validity, Vector, VectorResult
 from torchstone.sweep.run import MODULE_ENTRY, OP_ENTRY, Canary, Runner, RunPolicy, result_of
 
@@ -161,3 +161,12 @@ def test_no_more_vectors_are_handed_over_than_the_window_holds() -> None:
 
     assert len(executor.submitted) == 2
     assert len(list(waiting)) == 5
+
+
+@pytest.mark.parametrize(
+    "error", ["OSError: [Errno 28] No space left on device", "OSError: [Errno 24] Too many open files"]
+)
+def test_an_exhausted_machine_is_not_a_verdict_on_the_call(error: str) -> None:
+    task = TaskResult(id="a", ending=Ending.RAISED, evidence=Evidence(error=error))
+
+    assert result_of(named("a"), task).outcome is Outcome.NOT_RUN

@@ -377,3 +377,9 @@ def test_a_task_that_the_system_kills_for_memory_runs_once_more_alone(
 
     assert (found["is_killed_at_first"].ending, found["is_killed_at_first"].answer) == (Ending.ANSWERED, "answered")
     assert found["kills_itself"].ending is Ending.OUT_OF_MEMORY
+
+
+def test_a_task_that_another_process_kills_runs_again(workers: LocalPool, tmp_path: Path) -> None:
+    found = run_all(workers, [task("is_killed_at_first", {"mark": str(tmp_path / "mark")})])
+
+    assert found["is_killed_at_first"].answer == "answered"

@@ -61,6 +61,7 @@ _OWN_ERROR = re.compile(r"torchstone\.errors\.\w+: (?P<message>[^\n]*)")
 _EARLIER = ("trace.json", "unique_modules.json", "check.json", "summary.md", "repros/[0-9][0-9][0-9]_*.py",
             "repros/[0-9][0-9][0-9]_*.safetensors", "repros/[0-9][0-9][0-9]_*/*.py",
             "tests/test_failures.py", "irs/mod_*/*.txt")  # fmt: skip
+_FILLED = ("repros", "tests", "irs")  # the folders that a check writes files to, beside its own
 _PRELOADED = (  # what every task would import: torch itself loads half of its compiler at the first dispatch mode
     "torch", "torch._dynamo", "torchstone.check.child.repro", "torchstone.check.child.recording",
 )  # fmt: skip
@@ -398,6 +399,8 @@ def _open_folder(folder: Folder, fingerprint: dict[str, object], *, resume: bool
 
     A trace that another command left in the folder is not of this check: model or inputs may be others.
     """
+    for place in (folder.work, *(folder.path / name for name in _FILLED)):
+        remove_unfinished(place, below=True)
     try:
         if resume and folder.about.is_file():
             before = read_json(folder.about)
@@ -405,8 +408,6 @@ def _open_folder(folder: Folder, fingerprint: dict[str, object], *, resume: bool
             known = before if isinstance(before, dict) else {}
             changed = [name for name, value in now.items() if known.get(name) != value]
             if not changed:
-                for place in (folder.work, *(path for path in folder.work.iterdir() if path.is_dir())):
-                    remove_unfinished(place)
                 return
             msg = f"{folder.path} was created with a different {_WORDS.get(changed[0], changed[0])}; drop --resume"
             raise InputError(msg)

@@ -57,10 +57,10 @@ def unfinished_prefix() -> str:
     return f".{os.getpid()}-"
 
 
-def remove_unfinished(folder: Path) -> None:
-    """Remove the files of a folder that a process which is gone did not complete."""
+def remove_unfinished(folder: Path, *, below: bool = False) -> None:
+    """Remove the files of a folder, and of those below it, that a process which is gone did not complete."""
     with suppress(OSError):  # where that is not possible, nothing can be written either, and that is reported
-        for left in list(folder.iterdir()):
+        for left in list(folder.rglob(".*.part") if below else folder.iterdir()):
             found = _UNFINISHED.fullmatch(left.name)
             if found is not None and not _is_running(int(found["pid"])):
                 left.unlink(missing_ok=True)
