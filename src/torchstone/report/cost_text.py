@@ -214,14 +214,18 @@ def totals_text(table: CostTable, paint: Paint = plain) -> str:
     return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
 
 
+def _tokens(count: int) -> str:
+    return f"{count:,} {'token' if count == 1 else 'tokens'}"
+
+
 def cache_text(cache: CacheMemory) -> str:
     """What is kept from one step to the next, and by which layers."""
     parts = []
     for part in cache.parts:
         layers = f"{part.layers} {'layer' if part.layers == 1 else 'layers'}"
-        tokens = "" if part.tokens is None else f" x {part.tokens:,} tokens"
+        tokens = "" if part.tokens is None else f" x {_tokens(part.tokens)}"
         parts.append(f"{show_bytes(part.size_bytes)} {part.kind} ({layers}{tokens})")
-    blocks = "" if cache.block_size is None else f", in blocks of {cache.block_size:,} tokens"
+    blocks = "" if cache.block_size is None else f", in blocks of {_tokens(cache.block_size)}"
     return f"{show_bytes(cache.size_bytes)} {cache.when}{blocks}: {', '.join(parts)}"
 
 
