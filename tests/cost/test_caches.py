@@ -60,6 +60,14 @@ def test_a_model_that_reads_the_length_of_a_static_cache_finds_it() -> None:
     assert not outcome.trace.assumed
 
 
+def test_one_token_is_not_called_tokens() -> None:
+    table = cost("tiny:llama", cache="paged", block_size=1, cache_len=1)
+    assert table.cache is not None
+    text = cache_text(table.cache)
+    assert "in blocks of 1 token: " in text
+    assert text.endswith("2 layers x 1 token)")
+
+
 def test_a_static_cache_has_room_for_the_new_token_by_default() -> None:
     assert kept(cost("tiny:llama", cache="static", cache_len=20)) == BATCH * 21 * llama_row()
 
