@@ -161,9 +161,12 @@ def test_a_resumed_analysis_keeps_what_is_there(net: Path, tmp_path: Path) -> No
     first = analyze(request)
     partial = Analysis(model=first.model, request=first.request, stages=first.stages[:3])
     codec.save(tmp_path / ANALYSIS_FILE, partial)
+    verdicts = (tmp_path / "unique_modules.json").read_bytes()
+    assert b'"status":"success"' in verdicts
     from dataclasses import replace
 
     again = analyze(replace(request, resume=True))
+    assert (tmp_path / "unique_modules.json").read_bytes() == verdicts
     assert [stage.seconds for stage in again.stages[:3]] == [stage.seconds for stage in first.stages[:3]]
     assert again.finished
     with pytest.raises(InputError, match="drop --resume to begin again"):

@@ -18,7 +18,7 @@ from torchstone.record.folder_lock import exclusive
 from torchstone.record.formula import Coverage
 from torchstone.record.trace import Trace
 from torchstone.units import many, show_bytes, show_count, show_seconds
-from torchstone.workflows.model_source import ModelRequest, load_trace, saved_trace
+from torchstone.workflows.model_source import TRACE_FILE, ModelRequest, load_trace, saved_trace
 from torchstone.workflows.progress import SILENT, NotesOnce, Progress
 from torchstone.workflows.result_folder import COST_FILE, write_result, write_trace, writing_to
 
@@ -249,7 +249,11 @@ def _kept(request: AnalyzeRequest) -> dict[str, AnalysisStage]:
 
 def _capture(run: _Run) -> Trace:
     found = run.trace or load_trace(run.request.model, run.progress)
-    write_trace(run.request.folder, found)
+    backend = next(_backends(run.request), None)
+    if backend is not None and f"check {backend}" in run.kept:  # it has written its verdicts to the unique modules
+        write_result(run.request.folder / TRACE_FILE, found)
+    else:
+        write_trace(run.request.folder, found)
     return found
 
 
