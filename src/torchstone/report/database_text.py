@@ -31,8 +31,9 @@ def trace_text(summary: TraceSummary) -> str:
         )
     if summary.chains is not None:
         lines.append(f"{summary.chains:,} chains of ops that feed each other")
-    what = "configurations" if summary.chains is None else "configurations and chains"
-    lines.append(f"{summary.new:,} {what} are new in {summary.database}")
+    what = "" if summary.chains is None else " or chain"
+    new = many(summary.new, f"configuration{what} is", f"configurations{what and ' and chains'} are")
+    lines.append(f"{new} new in {summary.database}")
     return "\n".join(lines)
 
 
