@@ -37,7 +37,7 @@ _NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFF
 _NUMBER_TEXT = re.compile(rb"-?\d{1,40}")
 _KEY = re.compile(rb'"[^"\\]{1,60}"\s*:')
 _DEPTHS = (1, 2, 20, 70, 200)
-_RARELY = 48  # one of so many mutants is changed as a whole: its encoding, its line ends, twice itself
+_RARELY = 48  # one mutant in 48 is changed as a whole: its encoding, its line ends, twice itself
 
 
 # --- Bytes ---

@@ -87,7 +87,7 @@ def test_vectors_that_are_something_else_are_named(tmp_path: Path, text: str) ->
 
 @pytest.mark.parametrize("metrics", [3, [3], {"metric_name": 1}, [{"metric_name": ["x"]}], None])
 @pytest.mark.parametrize("value", ["fast", True, -1.0])
-def test_metrics_that_are_no_times_give_no_time(tmp_path: Path, metrics: object, value: object) -> None:
+def test_metrics_that_are_not_times_give_no_time(tmp_path: Path, metrics: object, value: object) -> None:
     rows = [
         {"input_hash": "a", "status": "pass", "metrics": metrics},
         {"input_hash": "b", "status": "pass", "metrics": [{"metric_name": "e2e_perf_ms", "metric_value": value}]},

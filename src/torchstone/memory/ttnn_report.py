@@ -545,10 +545,13 @@ def _core_ranges(text: str) -> Iterator[CoreRange]:
         yield CoreRange(left=left, top=top, right=right, bottom=bottom)
 
 
+_LAST_CORE = 255  # in a row or a column; no device has more, and a damaged file may name billions
+
+
 def _cores(text: str) -> Iterator[tuple[int, int]]:
     for found in _core_ranges(text):
-        for x in range(found.left, found.right + 1):
-            for y in range(found.top, found.bottom + 1):
+        for x in range(found.left, min(found.right, _LAST_CORE) + 1):
+            for y in range(found.top, min(found.bottom, _LAST_CORE) + 1):
                 yield x, y
 
 
