@@ -75,6 +75,16 @@ def test_temporaries_and_circular_buffers_make_the_peak(tmp_path: Path) -> None:
     assert study.readings[L1_TOTAL].allocated.tolist() == [0, 12288 + 1500, 4096, 0]
 
 
+def test_a_buffer_whose_place_is_taken_again_was_freed_before(tmp_path: Path) -> None:
+    """A capture that began in the middle lacks some of the events that free."""
+    nodes = [one for one in small_report() if one["node_type"] != "buffer_deallocate"]
+    nodes[-1:-1] = [buffer("buffer_allocate", 1400000, 4096), buffer("buffer_allocate", 1300000, 8192)]
+    timeline = parse_log(written(tmp_path, nodes))
+
+    timeline.check()
+    assert [one.end_op - one.from_op > 0 for one in timeline.allocations if one.address == 1400000] == [True, True]
+
+
 def test_a_mesh_lists_circular_buffers_for_each_chip_and_those_of_one_count(tmp_path: Path) -> None:
     nodes = small_report()
     own = [one for one in nodes if one["node_type"] == "circular_buffer_allocate"]

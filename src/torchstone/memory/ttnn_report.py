@@ -287,7 +287,10 @@ class _Reader:
             made_by=self._call_row,
             from_op=len(self._rows),
         )
-        self._live[self._key(node, made.address)] = made
+        key = self._key(node, made.address)
+        if key in self._live:  # its place is taken again, so it was freed, although the report does not say when
+            self._live[key].end_op = len(self._rows)
+        self._live[key] = made
         self._all.append(made)
 
     def _free(self, node: Json, values: Json) -> None:
