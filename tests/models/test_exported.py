@@ -7,6 +7,7 @@ from torch import nn
 
 from torchstone.errors import UnreadableFileError
 from torchstone.models.exported import load_exported
+from torchstone.models.load_model import load
 
 
 class Net(nn.Module):
@@ -67,4 +68,4 @@ def test_a_long_reason_is_cut(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFileError, match=r"gone\.pt2 does not exist"):
-        load_exported(tmp_path / "gone.pt2", seed=0)
+        load(str(tmp_path / "gone.pt2"))

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -180,6 +181,23 @@ def test_an_unreadable_config_says_what_is_wrong(config_file: Path, content: str
     config_file.write_text(content)
     with pytest.raises(UnreadableFileError, match=rf"config\.json.*{expected}"):
         load(str(config_file))
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "model.safetensors", "weights.bin", "gpt2"])
+def test_a_file_that_is_not_a_model_is_refused_with_what_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text("hello")
+    with pytest.raises(UnknownModelError, match=rf"{name} is not a file that a model is loaded from; .*load_model"):
+        load(name)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UnreadableFileError, match="is not a regular file"):
+        load(str(tmp_path / "pipe"))
 
 
 @pytest.mark.parametrize("name", ["", "tiny:"])

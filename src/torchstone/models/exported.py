@@ -22,9 +22,6 @@ def load_exported(path: Path, *, seed: int) -> tuple[nn.Module, Inputs]:
 
 
 def _read(path: Path) -> ExportedProgram:
-    if not path.is_file():
-        msg = f"the file {path} does not exist; give a .pt2 file written by torch.export.save"
-        raise UnreadableFileError(msg)
     try:
         # not torch.export.load: for a file that fails to load it tries an older format, which is pickled
         from torch.export.pt2_archive._package import load_pt2

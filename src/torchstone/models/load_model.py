@@ -5,10 +5,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from torchstone.errors import InputError, MissingExtraError, ModelError, UnknownModelError
+from torchstone.errors import InputError, MissingExtraError, ModelError, UnknownModelError, UnreadableFileError
 from torchstone.models.inputs import InputOptions, Inputs, inputs_from_value
 from torchstone.models.user_code import Target, UserCode, is_model_loader, make_loader, parse_target
 from torchstone.models.zoo.catalogue import find_entry, suggest
+from torchstone.record.files import require_regular_file
 from torchstone.record.reference import WeightsKind, WeightsSource
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["InputOptions", "Inputs", "Loaded", "describe_source", "load"]
 
 _DEFAULTS = InputOptions()
+_EXPORTED = ".pt2"
 _PAIR = 2
 _INPUTS_FUNCTION = "get_inputs"
 
@@ -98,10 +100,25 @@ def require_existing(model: str, options: InputOptions = _DEFAULTS) -> None:
     target = parse_target(model)
     if target is not None:
         target.require_file()
-    elif model.startswith("tiny:") or model.endswith(".pt2") or Path(model).exists() or options.pretrained:
+    elif Path(model).exists():
+        _require_model_file(Path(model))
+    elif model.endswith(_EXPORTED):
+        msg = f"the file {model} does not exist; give a .pt2 file written by torch.export.save"
+        raise UnreadableFileError(msg)
+    elif model.startswith("tiny:") or options.pretrained:
         return
     elif find_entry(model) is None:
         raise UnknownModelError(_unknown_model_message(model))
+
+
+def _require_model_file(path: Path) -> None:
+    require_regular_file(path)
+    if path.is_file() and path.suffix not in (".json", _EXPORTED):
+        msg = (
+            f"{path} is not a file that a model is loaded from; give a function of a Python file (net.py::load_model), "
+            "a .pt2 file, or a configuration (config.json)"
+        )
+        raise UnknownModelError(msg)
 
 
 def _refuse_two_inputs(inputs: object, options: InputOptions) -> None:
@@ -150,7 +167,7 @@ def _find(model: "str | nn.Module", *, inputs_are_given: bool, options: InputOpt
     if target is not None:
         _refuse_transformers_options(model, options)
         return _from_user_code(target, inputs_are_given=inputs_are_given)
-    if model.endswith(".pt2"):
+    if model.endswith(_EXPORTED):
         _refuse_transformers_options(model, options)
         return _exported_model(Path(model), options)
     config = _diffusers_config(Path(model))
