@@ -11,6 +11,7 @@ from torchstone.capture import capture
 from torchstone.cost import price
 from torchstone.models import load
 from torchstone.models.inputs import InputOptions
+from torchstone.units import many
 
 
 class Router(nn.Module):
@@ -64,7 +65,9 @@ def test_a_choice_is_spread_evenly_and_stated(tokens: int, experts: int, chosen:
     hit = sum(1 for call in trace.module_calls.modules if ".experts" not in trace.modules[call].path
               and trace.modules[call].path.startswith("experts."))  # fmt: skip
     assert hit == min(experts, tokens * chosen)
-    assert trace.assumed[0].startswith(f"aten.topk.default chooses {chosen} of {experts} in each of {tokens} rows")
+    assert trace.assumed[0].startswith(
+        f"aten.topk.default chooses {chosen} of {experts} in each of {many(tokens, 'row')}"
+    )
     assert price(trace).conventions.assumed == trace.assumed
     assert price(trace).totals.matmul_flops == 2 * tokens * 8 * (experts + chosen * 8)
 
@@ -154,7 +157,7 @@ def test_dbrx_at_full_size_costs_its_closed_form(tmp_path: Path, batch: int, len
     trace = capture(model, inputs)
     assert trace.failure is None
     assert trace.assumed == (
-        f"aten.topk.default chooses 4 of 16 in each of {batch * length} rows, spread evenly: "
+        f"aten.topk.default chooses 4 of 16 in each of {many(batch * length, 'row')}, spread evenly: "
         f"{batch * length * 4 / 16:,.4g} rows each",
     )
     tokens = batch * length

@@ -31,7 +31,7 @@ def test_states_are_those_of_a_full_prefill(name: str) -> None:
     for cached in (32, 33, 100_000):
         _, inputs = load(name, options=InputOptions(batch_size=3, phase="decode", cache_len=cached))
         filled[cached] = _states(inputs)
-        assert any(f"filled with {cached} tokens" in note for note in inputs.notes)
+        assert any(f"filled with {cached:,} tokens" in note for note in inputs.notes)
         assert any("same size after any number" in note for note in inputs.notes) == (cached > 32)
     assert filled[32]
     assert filled[32] == filled[33] == filled[100_000]

@@ -270,7 +270,7 @@ def _unread_notes(unread: "tuple[Unread, ...]") -> Iterator[str]:
     if unread:
         some = ", ".join(f"{part.where}: {part.reason}" for part in unread[:_MOST_UNREAD])
         more = ", ..." if len(unread) > _MOST_UNREAD else ""
-        yield f"{many(len(unread), 'file')} of ttnn's tracer cannot be read, so calls are missing: {some}{more}"
+        yield f"{many(len(unread), 'file')} of ttnn's tracer cannot be read, so their calls are missing: {some}{more}"
 
 
 def _keep_raw(log: OpLog, folder: Path) -> Path:
