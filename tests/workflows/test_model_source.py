@@ -5,7 +5,8 @@ import pytest
 from tests.report.folders import folder_of
 from tests.report.traces import transformer
 from torchstone.errors import InputError, NewerSchemaError, UnreadableFileError
-from torchstone.workflows.model_source import ModelRequest, load_trace, require_values, saved_trace
+from torchstone.models.inputs import InputOptions
+from torchstone.workflows.model_source import ModelRequest, as_arguments, load_trace, require_values, saved_trace
 
 
 def test_a_folder_with_a_trace_stands_for_it(tmp_path: Path) -> None:
@@ -60,3 +61,17 @@ def test_a_request_without_values_is_refused_by_name(request_without_values: Mod
 def test_a_saved_trace_has_no_values(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a finished run, which has no values; give the model itself"):
         require_values(ModelRequest(model=str(folder_of(transformer(1), tmp_path))), "a check")
+
+
+@pytest.mark.parametrize(
+    ("options", "written"),
+    [
+        (InputOptions(), ""),
+        (InputOptions(batch_size=2, phase="decode", cache_len=7), " --batch-size 2 --phase decode --cache-len 7"),
+        (InputOptions(pretrained=True, text=("a b", "c")), " --pretrained --text 'a b' --text c"),
+    ],
+)
+def test_a_request_is_written_as_the_command_line_that_makes_it(options: InputOptions, written: str) -> None:
+    assert as_arguments(ModelRequest(model="gpt2", options=options)) == f"gpt2{written}"
+    request = ModelRequest(model="net.py::f", inputs="net.py::g", options=options)
+    assert as_arguments(request) == f"net.py::f --inputs net.py::g{written}"

@@ -18,7 +18,7 @@ from torchstone.record.folder_lock import exclusive
 from torchstone.record.formula import Coverage
 from torchstone.record.trace import Trace
 from torchstone.units import many, show_bytes, show_count, show_seconds
-from torchstone.workflows.model_source import TRACE_FILE, ModelRequest, load_trace, saved_trace
+from torchstone.workflows.model_source import TRACE_FILE, ModelRequest, as_arguments, load_trace, saved_trace
 from torchstone.workflows.progress import SILENT, NotesOnce, Progress
 from torchstone.workflows.result_folder import COST_FILE, write_result, write_trace, writing_to
 
@@ -376,7 +376,7 @@ def _check(run: _Run, trace: Trace, backend: str, folder: Path) -> _Answer:
 
     named = run.request.model
     _require_whole(trace)
-    _require_small(trace, f"torchstone check {named.model} --backend {backend}")
+    _require_small(trace, f"torchstone check {as_arguments(named)} --backend {backend}")
     if run.model is not None:
         result: CheckResult = check_model(run.model, run.inputs, backend, folder)
     else:
@@ -454,9 +454,9 @@ def _reference(run: _Run, trace: Trace) -> _Answer:
     named, folder = run.request.model, run.request.folder / "reference"
     _require_whole(trace)
     if run.request.quick:
-        msg = f"omitted by --quick; run: torchstone reference {named.model} --dir {folder}"
+        msg = f"omitted by --quick; run: torchstone reference {as_arguments(named)} --dir {folder}"
         raise _SkippedError(msg)
-    _require_small(trace, f"torchstone reference {named.model} --dir {folder}")
+    _require_small(trace, f"torchstone reference {as_arguments(named)} --dir {folder}")
     if run.model is not None:
         made = make_reference(run.model, run.inputs, folder)
     else:

@@ -1,9 +1,10 @@
 """A model as a user names it -> the trace behind it: captured now, or read from an earlier run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from inspect import signature
 from pathlib import Path
+from shlex import quote
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
@@ -89,6 +90,19 @@ def kept_trace(
         made_with = ", ".join(f"{name} {versions[name]}" for name in ("torch", "transformers") if name in versions)
         progress.note(f"a capture that comes with torchstone ({made_with}); --no-cache captures again")
     return shipped
+
+
+def as_arguments(request: ModelRequest) -> str:
+    """The model of a request as a command line names it, with the inputs and options that were given."""
+    words = [request.model, *(["--inputs", request.inputs] if isinstance(request.inputs, str) else [])]
+    for option in fields(request.options):
+        value = getattr(request.options, option.name)
+        if value == option.default:
+            continue
+        name = f"--{option.name.replace('_', '-')}"
+        values = value if isinstance(value, tuple) else (value,)
+        words += [name] if value is True else [word for one in values for word in (name, str(one))]
+    return " ".join(map(quote, words))
 
 
 def capture_key(request: ModelRequest, keywords: Mapping[str, object]) -> CaptureKey:
