@@ -209,8 +209,8 @@ class OpRecorder(KernelOpMode):
     def run_op(self, func: Any, args: OpArguments, kwargs: OpKeywords) -> object:
         """Run an op in the world of this capture, and record it."""
         schema = schema_of(func)
-        known = self.tensors.known
-        given, made = _Met(known.spec_number), _Met(known.spec_number)
+        known, spec_number = self.tensors.known, self.tensors.spec_number
+        given, made = _Met(spec_number), _Met(spec_number)
         key = (schema, given.key_of(args), given.key_of(kwargs) if kwargs else None)  # to hash an op runs Python code
         call = known.call_number(key) if given.lasting and not schema.written else None
         inputs = self._number_inputs(given.tensors)
@@ -220,6 +220,8 @@ class OpRecorder(KernelOpMode):
             self.failed = FailedOp(error=error, op=schema.name, arguments=self._show(schema, args, kwargs),
                                    module_call=self.current_call)  # fmt: skip
             raise
+        if schema.written or not schema.argument_names:  # of a higher-order op it is not known what it writes
+            self.tensors.forget_looks(given.tensors)
         if schema.reads_values and not self._world.reads_are_repeatable and reads_values(func, schema, args):
             self.value_reads += 1
         made.looks = made.key_of(result)
@@ -294,7 +296,7 @@ class OpRecorder(KernelOpMode):
         return tuple(numbers)
 
     def _written(self, schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[int, ...]:
-        written = _Met(self.tensors.known.spec_number)
+        written = _Met(self.tensors.spec_number)
         for name, value in (*zip(schema.argument_names, args, strict=False), *kwargs.items()):
             if name in schema.written:
                 written.key_of(value)

@@ -17,7 +17,7 @@ from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.ops import LinesOfNodes, OpColumns, OpRecorder, nodes_so_far
 from torchstone.capture.restore_state import inputs_in, modules_kept, process_kept
 from torchstone.capture.reuse import Replayed, Reuse
-from torchstone.capture.tables import CallColumns, TensorColumns, argument_names, describe_arguments
+from torchstone.capture.tables import CallColumns, TensorColumns, argument_names, describe_arguments, looks_watched
 from torchstone.capture.tensor_modes import RealWorld, StandInWorld
 from torchstone.record.trace import Failure, Provenance, Trace
 from torchstone.record.value import Absent, Value
@@ -155,6 +155,7 @@ class Run:
         with ExitStack() as kept:
             kept.callback(self._tensors.forget_marks)
             kept.enter_context(process_kept(grad=self._backward is not None))
+            kept.enter_context(looks_watched())
             kept.enter_context(modules_kept(self._tree.modules, real=not self._world.stand_in))
             self._number_held_tensors(kept)
             self._number_inputs(args, kwargs)

@@ -2,8 +2,8 @@
 
 import inspect
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from threading import Lock
 from typing import Any
@@ -23,8 +23,9 @@ from torchstone.record.value import Absent, Argument
 # The trace while it grows: columns of tensors, op calls and module calls, each distinct description kept once.
 
 
-_MARK = "_torchstone_number"
-_UNMARKED = (None, -1)
+_MARK = "_torchstone_number"  # the table, the number of the tensor, and what may be known of its description
+_DATA: Any = Tensor.data
+_UNMARKED = (None, -1, None, False)
 _PLAIN = frozenset({Tensor, nn.Parameter, FakeTensor})
 _MOST_KEPT = 50_000  # descriptions and calls; some tens of MB
 
@@ -99,7 +100,6 @@ class TensorColumns:
     def __init__(self, *, stand_in: bool) -> None:
         self.stand_in = stand_in  # meta tensors stand in for tensors on the cpu
         self.known = known_descriptions(stand_in=stand_in)
-        self.spec_number = self.known.spec_number
         self.spec_of: dict[int, int] = {}  # by number; of copied tensors, only those that an object stands for
         self.storage_of: dict[int, int] = {}
         self.num_storages = 0
@@ -114,6 +114,27 @@ class TensorColumns:
     def __len__(self) -> int:
         return self._count
 
+    def spec_number(self, tensor: Tensor) -> int:
+        """The number of a tensor's description, kept with the number of a fake tensor: most are looked at many times.
+
+        What a fake tensor looks like changes in three ways: an op writes to it (`forget_looks`), `tensor.data` is
+        assigned (`looks_watched`), or it begins or ceases to require a gradient, which is looked at here.
+        """
+        if type(tensor) is not FakeTensor:
+            return self.known.spec_number(tensor)
+        columns, number, spec, requires_grad = tensor.__dict__.get(_MARK, _UNMARKED)
+        if columns is self and spec is not None and requires_grad is tensor.requires_grad:
+            return int(spec)
+        spec = self.known.spec_number(tensor)
+        if columns is self:
+            tensor.__dict__[_MARK] = (self, number, spec, tensor.requires_grad)
+        return spec
+
+    def forget_looks(self, tensors: Iterable[Tensor]) -> None:
+        """These tensors may not look as they did."""
+        for tensor in tensors:
+            _forget_looks(tensor)
+
     def number_of(self, tensor: Tensor) -> int:
         """The number of a tensor; one never seen before is a constant that the code brought along."""
         mark = getattr(tensor, _MARK, None)
@@ -125,7 +146,7 @@ class TensorColumns:
         """The numbers of tensors, or None where one has none yet."""
         numbers = []
         for tensor in tensors:
-            columns, number = getattr(tensor, _MARK, _UNMARKED)
+            columns, number, _, _ = getattr(tensor, _MARK, _UNMARKED)
             if columns is not self:
                 return None
             numbers.append(number)
@@ -177,9 +198,11 @@ class TensorColumns:
         """Give a new number to a tensor, whatever it had before; the number of its description may be known."""
         number = self._count
         self._count += 1
-        self.spec_of[number] = self.spec_number(tensor) if spec is None else spec
+        if spec is None:
+            spec = self.known.spec_number(tensor)
+        self.spec_of[number] = spec
         self.storage_of[number] = storage
-        self.mark(tensor, number)
+        self.mark(tensor, number, spec)
         return number
 
     def add_new(self, tensor: Tensor, spec: int) -> int:
@@ -193,9 +216,9 @@ class TensorColumns:
         self.num_storages += 1
         return self.num_storages - 1
 
-    def mark(self, tensor: Tensor, number: int) -> None:
-        """Let a tensor object stand for a number from now on."""
-        setattr(tensor, _MARK, (self, number))
+    def mark(self, tensor: Tensor, number: int, spec: int | None = None) -> None:
+        """Let a tensor object stand for a number from now on; the number of its description may be known."""
+        setattr(tensor, _MARK, (self, number, spec, tensor.requires_grad if spec is not None else False))
 
     def leave_numbers(self, tensors: int, storages: int) -> None:
         """Leave numbers to the tensors and storages of a copy."""
@@ -250,6 +273,42 @@ class TensorColumns:
             external=tuple([one for one in self._external if one.tensor in kept]),
             gradients=dict(self.gradients),
         )
+
+
+def _forget_looks(tensor: Tensor) -> None:
+    columns, number, spec, _ = getattr(tensor, _MARK, _UNMARKED)
+    if spec is not None:
+        setattr(tensor, _MARK, (columns, number, None, False))
+
+
+_watching = 0
+_watch_lock = Lock()
+
+
+@contextmanager
+def looks_watched() -> Iterator[None]:
+    """While open, what a fake tensor looked like is forgotten when its `data` are assigned: torch tells no mode."""
+    global _watching  # noqa: PLW0603 - captures may run on several threads
+    with _watch_lock:
+        _watching += 1
+        if _watching == 1:
+            FakeTensor.data = property(_data_of, _assign_data)  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        with _watch_lock:
+            _watching -= 1
+            if not _watching:
+                del FakeTensor.data
+
+
+def _data_of(tensor: Tensor) -> Tensor:
+    return _DATA.__get__(tensor)
+
+
+def _assign_data(tensor: Tensor, data: Tensor) -> None:
+    _DATA.__set__(tensor, data)
+    _forget_looks(tensor)
 
 
 def without(numbers: Sequence[int], left_out: Sequence[range]) -> list[int]:
