@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - as everywhere
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from torchstone.capture import capture, tables
 from torchstone.record.codec import encode
@@ -152,6 +153,41 @@ def test_a_backward_pass_leaves_the_same_record(request: pytest.FixtureRequest) 
     known = [_captured(body, reuse=False, backward=True) for _ in range(2)]
     request.getfixturevalue("_forgetful")
     assert [_captured(body, reuse=False, backward=True)] * 2 == known
+
+
+def _changes_its_looks(net: _Net, x: Tensor) -> Any:
+    """Every way in which a tensor object gets another shape, type or need of a gradient."""
+    y = x @ net.weight
+    first = y + 1
+    y.data = y.data.half()
+    second = y + 1
+    y.data = y.data.t()
+    third = y + 1
+    third.requires_grad_()
+    fourth = third.detach().clone().t_().relu().unsqueeze_(0) + 1
+    grown = first[:0].clone()
+    torch.mul(first, first, out=grown)
+    return second, fourth, grown + 1, third * 2
+
+
+def test_a_tensor_that_gets_other_looks_is_described_anew() -> None:
+    net, x = _Net(_changes_its_looks), torch.randn(600, 8)
+
+    fake, real = (capture(net, x, mode) for mode in ("fake", "cpu"))
+
+    def looks(trace: Trace) -> list[Any]:
+        return [(op.signature.op, op.signature.input_specs, op.signature.output_specs) for op in trace.ops]
+
+    assert fake.failure is None
+    assert looks(fake) == looks(real)
+
+
+def test_data_can_be_assigned_as_before_when_a_capture_is_over() -> None:
+    net = _Net(_changes_its_looks)
+
+    capture(net, torch.randn(600, 8), "fake")
+
+    assert "data" not in vars(FakeTensor)
 
 
 def test_descriptions_are_given_up_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,25 @@ def test_lines_are_those_that_python_itself_finds(cls: type) -> None:
     assert found.file == inspect.getsourcefile(cls)
 
 
+def test_a_margin_inside_a_string_or_brackets_is_not_the_end() -> None:
+    # fmt: off
+    class Odd:
+        quotes = '"""'
+        table = (
+1,
+        )
+        text = """
+class Inner:
+"""
+        after = 1
+    # fmt: on
+
+    found = source_of(Odd)
+
+    assert found is not None
+    assert found.last_line - found.first_line == 8
+
+
 def test_text_at_the_margin_inside_a_string_does_not_end_a_class() -> None:
     class Poem:
         text = """

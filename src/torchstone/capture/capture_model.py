@@ -49,6 +49,7 @@ class About:
 
 _NOTHING_KNOWN = About()
 _SMALL_BYTES = 1 << 28
+_NEVER_LAZY = frozenset({nn.Parameter, torch.Tensor, type(None)})
 _NO_FAST_PATH = (
     "nn.TransformerEncoder ran op by op: its fused kernel takes a nested tensor, which cannot be recorded "
     "(torch.backends.mha.set_fastpath_enabled(False) does the same in eager)"
@@ -102,7 +103,9 @@ def _capture(model: nn.Module, inputs: object, mode: str, *, reuse: bool, backwa
         reused_ops=run.reused_ops,
     )
     differences = tuple(f"unlike in a real run, {difference}" for difference in run.differences)
-    return run.trace(provenance, about.notes + differences + run.notes)
+    trace = run.trace(provenance, about.notes + differences + run.notes)
+    run.close()
+    return trace
 
 
 def _refuse_unobservable(tree: ModuleTree, inputs: Inputs) -> None:
@@ -135,8 +138,8 @@ def _refuse_unobservable(tree: ModuleTree, inputs: Inputs) -> None:
 
 def _lazy_names(module: nn.Module) -> list[str]:
     """The parameters and buffers of a module that have no shape yet."""
-    held = (*module._parameters.items(), *module._buffers.items())
-    return [name for name, tensor in held if tensor is not None and is_lazy(tensor)]
+    held = {**module._parameters, **module._buffers}
+    return [name for name, tensor in held.items() if type(tensor) not in _NEVER_LAZY and is_lazy(tensor)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

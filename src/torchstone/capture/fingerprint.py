@@ -320,11 +320,12 @@ class NoFingerprintError(Exception):
 class Fingerprint:
     """One module as it is now, with everything below it."""
 
-    __slots__ = ("key", "tensors")
+    __slots__ = ("key", "numbers", "tensors")
 
     def __init__(self) -> None:
         self.key: Hashable = None
         self.tensors: list[Tensor] = []  # parameters, buffers and tensor attributes, in order
+        self.numbers: list[int] = []  # of the tensors
 
 
 class Fingerprints:
@@ -341,7 +342,7 @@ class Fingerprints:
         found = Fingerprint()
         key = self._key(module, found)
         # Tied weights: modules that are alike but for which of their tensors are one do not run the same ops.
-        numbers = [self._tensors.number_of(tensor) for tensor in found.tensors]
+        numbers = found.numbers = list(map(self._tensors.number_of, found.tensors))
         ties = tuple(map(numbers.index, numbers)) if len(set(numbers)) < len(numbers) else ()
         found.key = (key, ties)
         return found
@@ -354,23 +355,24 @@ class Fingerprints:
         if any(map(attributes.get, _HOOKS)):  # what a hook does cannot be seen, and it may count or change each call
             reason = "hooks"
             raise NoFingerprintError(reason, module)
-        parts: list[object] = [type(module), attributes["training"]]
         layers = layer_numbers(module)
-        for name in configuring(tuple(attributes)):
-            value = attributes[name]
-            if layers and name in layers:
-                continue
-            if is_plain(value):
-                parts += (name, type(value), value)
-            else:
-                bound = type(value) is MethodType and value.__self__ is module  # configurations are slow to ask
-                parts.append((name, (MethodType, value.__func__) if bound else self._attribute(value, found)))
+        names = configuring(tuple(attributes))
+        if layers:
+            names = tuple([name for name in names if name not in layers])
+        values = [attributes[name] for name in names]
+        parts: list[object] = [type(module), attributes["training"], names, *map(type, values)]
+        parts += [value if is_plain(value) else self._special(value, module, found) for value in values]
         for entries in (attributes["_parameters"], attributes["_buffers"]):
             for name, tensor in original_items(entries):
                 parts.append((name, None if tensor is None else self._held(tensor, found)))
         for name, child in attributes["_modules"].items():
             parts.append((name, None if child is None else self._key(child, found)))
         return self._numbers.setdefault(tuple(parts), len(self._numbers))
+
+    def _special(self, value: Any, module: nn.Module, found: Fingerprint) -> Hashable:
+        """An attribute that is more than a plain value; a method of the module itself is known by its function."""
+        bound = type(value) is MethodType and value.__self__ is module  # configurations are slow to ask
+        return (MethodType, value.__func__) if bound else self._attribute(value, found)
 
     def _held(self, tensor: Tensor, found: Fingerprint) -> Hashable:
         """A parameter or buffer: by its looks, and by value where it keeps its values."""

@@ -29,13 +29,16 @@ class Lifetimes:
         """Bytes of a storage that was seen."""
         return self._sizes.get(storage)
 
-    def born(self, tensor: Tensor, storage: int, size: int | None = None) -> None:
-        """A tensor has memory that was not seen before; its size is that of the storage object unless it is given."""
+    def born(self, tensor: Tensor, storage: int, size: int | None = None) -> ref[UntypedStorage] | None:
+        """A tensor has memory that was not seen before; its size is that of the storage object unless it is given.
+
+        Gives a reference to the memory, or None for a layout without plain memory.
+        """
         try:
             memory = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):  # sparse and other layouts without plain memory
             self._unknown += 1
-            return
+            return None
         self._holders[storage] = self._holders.get(storage, 0) + 1
         if self._holders[storage] == 1:
             self._sizes[storage] = memory.nbytes() if size is None else size
@@ -43,6 +46,7 @@ class Lifetimes:
             self._most_bytes = max(self._most_bytes, self._live_bytes)
         reference = ref(memory, self._when_dead)
         self._watched[id(reference)] = (reference, storage)
+        return reference
 
     def _died(self, reference: ref[UntypedStorage]) -> None:
         """A storage object is gone."""
@@ -71,6 +75,11 @@ class Lifetimes:
     def rises(self, rise: int) -> None:
         """A call that does not run would have raised the live bytes by this for a time."""
         self._most_bytes = max(self._most_bytes, self._live_bytes + rise)
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self._watched.clear()
+        del self._when_dead
 
     def observed(self) -> EagerMemory | None:
         """The result; None where a tensor has memory of unknown size."""

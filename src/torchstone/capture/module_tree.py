@@ -5,6 +5,7 @@ import inspect
 import linecache
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -29,6 +30,11 @@ def source_of(cls: type) -> Source | None:
 
 
 _NOT_LOOKED_UP = ""
+_STRINGS = re.compile(
+    r'"""(?:\\.|[^\\])*?"""|' r"'''(?:\\.|[^\\])*?'''|" r'"(?:\\.|[^"\\\n])*"|' r"'(?:\\.|[^'\\\n])*'|" r"#[^\n]*",
+    re.DOTALL,
+)  # whole strings, and comments
+_STATEMENTS = ("class ", "def ", "async def ", "@", "import ", "from ", "if ")  # with which a line begins
 _KNOWN: dict[type, Source | None] = {}
 
 
@@ -65,16 +71,23 @@ def _last_line(lines: list[str], first: int) -> int:
     last = first + 1
     for number in range(first + 1, len(lines)):
         line = lines[number]
-        if not line.strip() or line.lstrip().startswith("#"):
+        text = line.lstrip()
+        if not text or text[0] == "#":
             continue
-        if (
-            len(line) - len(line.lstrip()) <= indent
-            and not line.lstrip().startswith(")")
-            and _parses(lines[first:last])
-        ):
+        if len(line) - len(text) <= indent and text[0] != ")" and _ends(lines[first:last], text):
             break
         last = number + 1
     return last
+
+
+def _ends(block: list[str], following: str) -> bool:
+    """Whether a block ends before a line at the margin; to parse it is slow, and most often not needed."""
+    if following.startswith(_STATEMENTS):
+        code = _STRINGS.sub("", "".join(block))
+        closed = all(code.count(opening) == code.count(closing) for opening, closing in ("()", "[]", "{}"))
+        if closed and '"""' not in code and "'''" not in code:
+            return True
+    return _parses(block)
 
 
 def _parses(block: list[str]) -> bool:
@@ -257,29 +270,28 @@ class ModuleTree:
         number = self.number_of[id(module)]
         return range(number, self._ends[number])
 
-    def sole_modules(self) -> set[int]:
-        """The ids of the modules that no other module of the tree can be equal to: distinguished by a quick look."""
+    def look_counts(self) -> dict[int, int]:
+        """By id of a module: how many modules of the tree may be equal to it by a quick look, itself among them."""
         looks: list[Hashable] = [None] * len(self.modules)
-        members: dict[Hashable, list[int]] = {}
         for number in range(len(self.modules) - 1, -1, -1):  # children stand after their parent
             module, end = self.modules[number], self._ends[number]
             first = next(iter(dict.values(module._parameters)), None)
             below = hash((looks[number + 1], looks[end - 1])) if end - number > 1 else 0
-            look = looks[number] = (type(module), end - number, first if first is None else first.shape, below)
-            members.setdefault(look, []).append(id(module))
-        return {same[0] for same in members.values() if len(same) == 1}
+            looks[number] = (type(module), end - number, first if first is None else first.shape, below)
+        counts = Counter(looks)
+        return {id(module): counts[look] for module, look in zip(self.modules, looks, strict=True)}
 
     def held_tensors(self) -> Iterator[tuple[str, str, Tensor]]:
         """Kind, path and tensor of every parameter, buffer and attribute that is a tensor, in order."""
         for module, path in zip(self.modules, self.paths, strict=True):
             own = vars(module)
-            constants = [(name, own[name]) for name in configuring(tuple(own)) if not is_plain(own[name])]
+            constants = {name: own[name] for name in configuring(tuple(own)) if not is_plain(own[name])}
             for kind, held in (
-                ("parameter", module._parameters.items()),
-                ("buffer", module._buffers.items()),
+                ("parameter", module._parameters),
+                ("buffer", module._buffers),
                 ("constant", constants),
             ):
-                for name, tensor in held:
+                for name, tensor in held.items() if held else ():
                     if tensor is not None and issubclass(type(tensor), Tensor):  # configurations are slow to ask
                         yield kind, f"{path}.{name}" if path else name, tensor
 
@@ -330,21 +342,31 @@ class AttributeRecords:
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], tuple[tuple[str, Value], ...]] = {}
-        self._values: list[tuple[object, ...]] = []  # that the ids of known ones are ids of
+        self._values: list[list[object]] = []  # that the ids of known ones are ids of
 
     def of(self, module: nn.Module) -> tuple[tuple[str, Value], ...]:
         """The attributes of one module that can be written down."""
         attributes = vars(module)
-        names = configuring(tuple(attributes))
-        values = tuple([attributes[name] for name in names])
-        key = (names, *map(id, values))
+        names = _public(tuple(attributes))
+        values = [attributes[name] for name in names]
+        key = (names, *[value if type(value) is tuple and _is_sizes(value) else id(value) for value in values])
         known = self._known.get(key)
         if known is None:
             self._values.append(values)
-            public = [pair for pair in zip(names, values, strict=True) if pair[0][0] != "_"]
-            described = [(name, _configuration(value)) for name, value in public]
+            described = [(name, _configuration(value)) for name, value in zip(names, values, strict=True)]
             known = self._known[key] = tuple([pair for pair in described if type(pair[1]) is not Opaque])
         return known
+
+
+@cache
+def _public(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Of the names of a module's attributes, those that are written down."""
+    return tuple(name for name in configuring(names) if name[0] != "_")
+
+
+def _is_sizes(value: tuple[object, ...]) -> bool:
+    """Whether a tuple has nothing but integers, as kernel sizes have: it is then known by its value."""
+    return not {int}.symmetric_difference(map(type, value))
 
 
 @cache

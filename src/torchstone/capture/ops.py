@@ -210,7 +210,7 @@ class OpRecorder(KernelOpMode):
         """Run an op in the world of this capture, and record it."""
         schema = schema_of(func)
         known, spec_number = self.tensors.known, self.tensors.spec_number
-        given, made = _Met(spec_number), _Met(spec_number)
+        given, made = Met(spec_number), Met(spec_number)
         key = (schema, given.key_of(args), given.key_of(kwargs) if kwargs else None)  # to hash an op runs Python code
         call = known.call_number(key) if given.lasting and not schema.written else None
         inputs = self._number_inputs(given.tensors)
@@ -268,7 +268,7 @@ class OpRecorder(KernelOpMode):
         return site
 
     def _number_outputs(
-        self, schema: OpSchema, given: list[Tensor], inputs: tuple[int, ...], made: "_Met"
+        self, schema: OpSchema, given: list[Tensor], inputs: tuple[int, ...], made: "Met"
     ) -> tuple[int, ...]:
         if not made.tensors:
             return ()
@@ -296,7 +296,7 @@ class OpRecorder(KernelOpMode):
         return tuple(numbers)
 
     def _written(self, schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[int, ...]:
-        written = _Met(self.tensors.spec_number)
+        written = Met(self.tensors.spec_number)
         for name, value in (*zip(schema.argument_names, args, strict=False), *kwargs.items()):
             if name in schema.written:
                 written.key_of(value)
@@ -306,8 +306,8 @@ class OpRecorder(KernelOpMode):
         self,
         schema: OpSchema,
         values: tuple[tuple[object, ...], Mapping[str, object], object],
-        given: "_Met",
-        made: "_Met",
+        given: "Met",
+        made: "Met",
         call: int | None,
     ) -> OpSignature:
         """The description of a call; that of one which looks the same to every capture is made once for all."""
@@ -357,7 +357,7 @@ def _bind(schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, objec
     return bound + [(name, schema.defaults.get(name)) for name in rest]
 
 
-class _Met:
+class Met:
     """The tensors met in the arguments or the result of a call, in order, with the numbers of their descriptions."""
 
     __slots__ = ("_spec_number", "lasting", "looks", "numbers", "tensors")
@@ -391,8 +391,8 @@ class _Met:
             return (kind, repr(value) if kind is float or kind is complex else value)
         if isinstance(value, list | tuple):
             return (kind, *[item if type(item) in _KEYS else self.key_of(item) for item in value])
-        if isinstance(value, dict):
-            return (dict, *[(name, self.key_of(item)) for name, item in value.items()])
+        if kind is dict:
+            return (dict, *[(name, self.key_of(item)) for name, item in value.items()])  # type: ignore[attr-defined]
         self.lasting = False
         try:
             hash(value)

@@ -26,6 +26,7 @@ from torchstone.capture.fingerprint import (
 )
 from torchstone.capture.module_tree import IndexReads, ModuleTree
 from torchstone.capture.ops import OpColumns, OpRecorder
+from torchstone.capture.shape_rules import Looks
 from torchstone.capture.tables import CallColumns, TensorColumns
 from torchstone.capture.tensor_modes import StandInWorld
 from torchstone.record.repeats import Place
@@ -207,6 +208,7 @@ class Rows:
 
 _FEW_VALUES = 16
 _CLASSES = 3  # that a note names
+_VERY_MANY = 100  # modules of one kind: copies of them also keep the trace short
 RunModule = Callable[[nn.Module, tuple[object, ...], dict[str, object]], object]
 
 
@@ -239,12 +241,21 @@ class Replayed:
     result: object
 
 
+class Stub:
+    """Stands for a tensor in what a template gives: its number and its looks."""
+
+    __slots__ = ("looks", "number")
+
+    def __init__(self, number: int, looks: Looks) -> None:
+        self.number, self.looks = number, looks
+
+
 @dataclass(slots=True, kw_only=True)
 class Template:
     """A call that was run and may be taken over.
 
-    Its tensors are not held, or memory would be alive that the model let go of: others stand for them, which look the
-    same and have the same numbers.
+    Its tensors are not held, or memory would be alive that the model let go of: stubs stand for them, or other tensors
+    which look the same and have the same numbers.
     """
 
     module: nn.Module
@@ -317,7 +328,9 @@ class Reuse:
         self._known_states: dict[int, object] = {}
         self._kept_alive: dict[int, Tensor] = {}
         self._templates: dict[Hashable, Template] = {}
-        self._sole = tree.sole_modules()
+        alike = tree.look_counts()
+        self._sole = {number for number, count in alike.items() if count == 1}
+        self._quick = {id(module) for module in tree.modules if _is_quick(module, alike[id(module)])}
         self.reused_ops = 0
         self.off = ReuseOff()
 
@@ -327,10 +340,17 @@ class Reuse:
         with self._index_reads.watching(self._tree.modules):
             yield
 
+    def close(self) -> None:
+        """Let go of templates, and of what refers back to this object."""
+        self._templates.clear()
+        del self._entry_keys, self._index_reads
+
     def take_over(
         self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> Replayed | Asked | None:
         """What an equal call gave, or what decides the trace of this one; None where that is unknown."""
+        if id(module) in self._quick:
+            return None
         if id(module) in self._sole:
             self._sole.remove(id(module))  # the first call; a later one may be equal to the one before it
             return None
@@ -345,7 +365,7 @@ class Reuse:
         template = self._find(asked)
         if template is None:
             return asked
-        if isinstance(template.result, Tensor):  # nothing of the model's own runs to make one again
+        if _is_simple(template.result):  # nothing of the model's own runs to make one again
             return Replayed(result=self._replay(template, asked))
         with _disable_current_modes():
             return Replayed(result=self._replay(template, asked))
@@ -368,10 +388,11 @@ class Reuse:
             real=set(),
             site=self._recorder.sites.of_call,
         )
-        for tensor in [held for held in asked.external() if held is not None]:
-            asked.numbers.append(self._tensors.number_of(tensor))
-            if not self._world.is_stand_in(tensor):
-                asked.real.add(asked.numbers[-1])
+        number_of, is_stand_in = self._tensors.number_of, self._world.is_stand_in
+        in_states = [held for state in states for held in state.own_tensors() if held is not None]
+        asked.numbers = [*map(number_of, arguments), *fingerprint.numbers, *map(number_of, in_states)]
+        held = (*arguments, *fingerprint.tensors, *in_states)
+        asked.real = {number for number, one in zip(asked.numbers, held, strict=True) if not is_stand_in(one)}
         # Which tensors are one, and which share memory, decides what views and in-place ops do. It also makes a copy
         # well defined: each tensor and storage of the template stands for exactly one here.
         storages = [self._tensors.storage_of[number] for number in asked.numbers]
@@ -463,21 +484,26 @@ class Reuse:
             numbers=asked.numbers,
             objects=asked.objects,
             original=original,
-            result=rebuilt(result, self._look_alike),
+            result=rebuilt(result, self._stub if _is_simple(result) else self._look_alike),
             changes=[
-                [replace(one, value=rebuilt(one.value, self._look_alike)) for one in per_state] for per_state in changes
+                [replace(one, value=rebuilt(one.value, self._stub)) for one in per_state] for per_state in changes
             ],
             rise_bytes=rise,
         )
         return ""
 
     def _look_alike(self, part: object) -> object:
-        """Another tensor with the same looks and number; an object stays."""
+        """Another tensor with the same looks and number, as some classes of results ask for; an object stays."""
         if not isinstance(part, Tensor):
             return part
         made = self._world.make_unseen(part)
         self._tensors.mark(made, self._tensors.number_of(part))
         return made
+
+    def _stub(self, part: object) -> object:
+        """A stub for a tensor that is no more than its looks."""
+        looks = self._world.looks_of(part) if isinstance(part, Tensor) else None
+        return self._look_alike(part) if looks is None else Stub(self._tensors.number_of(part), looks)  # type: ignore[arg-type]
 
     def _check_tensors(self, asked: Asked, result: object, changes: list[list[Change]]) -> None:
         """Inputs must still be what they were; what comes out must be stand-ins, inputs or objects passed in."""
@@ -543,17 +569,35 @@ class Reuse:
         shift = copy.at.tensor - template.original.extent.start.tensor
 
         def exchange(part: object) -> object:
-            if not isinstance(part, Tensor):
+            if isinstance(part, Stub):
+                number = part.number
+            elif isinstance(part, Tensor):
+                number = self._tensors.number_of(part)
+            else:
                 return objects[id(part)]
-            number = self._tensors.number_of(part)
             new = tensors.get(number)
             if new is None:
-                new = tensors[number] = self._world.make_unseen(part)
+                world = self._world
+                new = tensors[number] = (
+                    world.make_again(part.looks) if isinstance(part, Stub) else world.make_unseen(part)
+                )
                 storage = self.rows.storage_in_copy(copy, number)
                 self._tensors.add_copied(new, number + shift, number, storage)
             return new
 
         return exchange
+
+
+def _is_simple(value: object) -> bool:
+    """Whether a result is a tensor, or its stub, or a tuple or list of those."""
+    if type(value) in (tuple, list):
+        return all(isinstance(one, Tensor | Stub) for one in value)  # type: ignore[attr-defined]
+    return isinstance(value, Tensor | Stub)
+
+
+def _is_quick(module: nn.Module, alike: int) -> bool:
+    """Whether a module runs an op or two of torch: unless very many do, to run it is as quick as to compare it."""
+    return _runs_no_line(module) and (alike < _VERY_MANY or not (module._parameters or module._buffers))
 
 
 def _runs_no_line(module: nn.Module) -> bool:

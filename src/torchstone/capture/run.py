@@ -14,13 +14,13 @@ from torchstone.capture.describe import Describer
 from torchstone.capture.fingerprint import exchanged
 from torchstone.capture.folding import fold
 from torchstone.capture.module_tree import ModuleTree
-from torchstone.capture.ops import LinesOfNodes, OpColumns, OpRecorder, nodes_so_far
+from torchstone.capture.ops import LinesOfNodes, Met, OpColumns, OpRecorder, nodes_so_far
 from torchstone.capture.restore_state import inputs_in, modules_kept, process_kept
 from torchstone.capture.reuse import Replayed, Reuse
 from torchstone.capture.tables import CallColumns, TensorColumns, argument_names, describe_arguments, looks_watched
 from torchstone.capture.tensor_modes import RealWorld, StandInWorld
 from torchstone.record.trace import Failure, Provenance, Trace
-from torchstone.record.value import Absent, Value
+from torchstone.record.value import Absent, Argument
 
 # An exception from a forward pass -> where and how it ended.
 
@@ -128,6 +128,54 @@ def _notes_of(node: Any) -> dict[str, object]:
 _ABSENT = Absent()
 
 
+class _Signature:
+    """What goes into one module call and what comes out, described once for calls that look the same.
+
+    Plain values, tensors and lists, tuples and dictionaries of them are compared by their looks, quickly. Other
+    objects, such as caches, are described each time.
+    """
+
+    def __init__(self, tensors: TensorColumns, calls: CallColumns, module: nn.Module, layer: int | None) -> None:
+        self._tensors, self._calls, self._module, self._layer = tensors, calls, module, layer
+        self._arguments: tuple[Argument, ...] = ()
+        self._key: object = None  # of the arguments, or None where they are more than their looks
+        self._number: int | None = None
+
+    def begin(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[Tensor]:
+        """Describe the arguments before the call can change them; gives the tensors among them."""
+        met = Met(self._tensors.spec_number)
+        key = (type(self._module), met.key_of(args), met.key_of(kwargs))
+        known = self._calls.arguments.get(key) if met.lasting else None
+        if known is None:
+            describer = self._tensors.describer(self._layer)
+            known = describe_arguments(self._module, args, kwargs, describer)
+            if not met.lasting:
+                self._arguments = known
+                return describer.tensors
+            self._calls.arguments[key] = known
+        self._arguments, self._key = known, key
+        return met.tensors
+
+    def end(self, result: object) -> list[Tensor]:
+        """Describe the result; gives the tensors in it."""
+        calls = self._calls
+        met = Met(self._tensors.spec_number)
+        key = (self._key, met.key_of(result))
+        quick = self._key is not None and met.lasting
+        self._number = calls.looks.get(key) if quick else None
+        if self._number is not None:
+            return met.tensors
+        describer = self._tensors.describer(self._layer)
+        self._number = calls.number_signature(self._arguments, describer.describe(result))
+        if quick:
+            calls.looks[key] = self._number
+        return describer.tensors
+
+    def number(self) -> int:
+        """The number of the signature; that of a call which did not end has no result."""
+        return self._calls.number_signature(self._arguments, _ABSENT) if self._number is None else self._number
+
+
 class Run:
     """One forward pass, and a backward pass where asked for; `trace()` is what was seen of it."""
 
@@ -222,20 +270,16 @@ class Run:
         recorder, calls = self._recorder, self._calls
         outer = recorder.current_call
         row = calls.begin(self._tree.number_of[id(module)], outer, len(self._ops), self._sites.of_call)
-        layer = self._tree.layer_of(module)
-        given, made = self._tensors.describer(layer), self._tensors.describer(layer)
-        arguments = describe_arguments(module, args, kwargs, given)
-        calls.inputs[row] = self._numbers(given.tensors)
-        given.tensors.clear()  # a cache may let go of its tensors while the call runs
+        signature = _Signature(self._tensors, calls, module, self._tree.layer_of(module))
+        calls.inputs[row] = self._numbers(signature.begin(args, kwargs))
         begun = nodes_so_far()
         recorder.current_call = row
-        output: Value = _ABSENT
         try:
             result = self._really_call(module, args, kwargs)
-            output = made.describe(result)
-            calls.outputs[row] = self._numbers(made.tensors)
+            made = signature.end(result)
+            calls.outputs[row] = self._numbers(made)
             if self._backward is not None:
-                self._backward.attribute(begun, made.tensors, row)
+                self._backward.attribute(begun, made, row)
         except BaseException as error:
             if self._failing is None or self._failing[0] is not error:
                 self._failing = (error, row)
@@ -243,7 +287,7 @@ class Run:
         finally:
             recorder.current_call = outer
             calls.end_ops[row] = len(self._ops)
-            calls.signature_of[row] = calls.number_signature(arguments, output)
+            calls.signature_of[row] = signature.number()
         return result
 
     def _numbers(self, tensors: list[Tensor]) -> tuple[int, ...]:
@@ -267,6 +311,14 @@ class Run:
             assumed=self._world.assumptions(),
             notes=notes,
         )
+
+    def close(self) -> None:
+        """Let go of what refers to itself, or the garbage collector has to look through all of it."""
+        self._tensors.lifetimes.close()
+        if self._reuse is not None:
+            self._reuse.close()
+        if isinstance(self._world, StandInWorld):
+            self._world.close()
 
     @property
     def differences(self) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ _COMPILED = frozenset({
     _aten.view.default, _aten.slice.Tensor, _aten.transpose.int, _aten.t.default, _aten.permute.default,
     _aten._unsafe_view.default, _aten.clone.default, _aten.unbind.int, _aten.split.Tensor,
     _aten.expand.default, _aten.unsqueeze.default, _aten.select.int, _aten.detach.default, _aten.alias.default,
+    _aten.linalg_vector_norm.default, _aten.amax.default, _aten.sum.dim_IntList,
 })  # fmt: skip
 _LIKE_INPUT = frozenset({
     _aten.hardswish.default, _aten.hardsigmoid.default, _aten.leaky_relu.default,
@@ -71,18 +72,20 @@ _KEYWORDS: dict[OpOverload, frozenset[str]] = {  # that change nothing about the
 }
 
 
+Looks = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]  # shape, strides and type
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How the result of a call is made again; without any results, it is not."""
 
-    results: tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...] = ()  # new memory
+    results: tuple[Looks, ...] = ()  # new memory
     views: tuple[View, ...] = ()  # of the first argument
     container: type | None = None  # tuple or list
 
 
 _NO_RECIPE = Recipe()
-Looks = tuple[tuple[int, ...], tuple[int, ...]]  # shape and strides
-Made = list[Looks]  # of each result
+Made = list[tuple[tuple[int, ...], tuple[int, ...]]]  # shape and strides of each result
 
 
 class ShapeRules:
@@ -137,9 +140,9 @@ class ShapeRules:
         schema = schema_of(op)
         if schema.gives_views or reads_values(op, schema, args) or op.namespace != "aten":
             return _NO_RECIPE
-        if not given or not all(map(_is_ordinary, given)):
+        if not given or not all(map(is_ordinary, given)):
             return _NO_RECIPE
-        if not made or not all(isinstance(one, Tensor) and _is_ordinary(one) for one in made):
+        if not made or not all(isinstance(one, Tensor) and is_ordinary(one) for one in made):
             return _NO_RECIPE
         memory = {storage_pointer(one) for one in (*given, *made)}
         if len(memory) != len({storage_pointer(one) for one in given}) + len(made) or not all(map(self._is_new, made)):
@@ -168,7 +171,7 @@ class ShapeRules:
     ) -> Recipe | None:
         """How a rule says that the result of an op is made; None where there is none for these arguments."""
         if op in VIEW_RULES:
-            views = VIEW_RULES[op](*args) if not kwargs and _is_ordinary(tensors[0]) else None
+            views = VIEW_RULES[op](*args) if not kwargs and is_ordinary(tensors[0]) else None
             return Recipe(views=tuple(views), container=list if op in LISTS else None) if views else None
         rule = _RULES.get(op)
         if rule is None or kwargs.keys() - _KEYWORDS.get(op, frozenset()):
@@ -189,14 +192,15 @@ class ShapeRules:
     def _run_compiled(
         self, op: OpOverload, args: Arguments, kwargs: Mapping[str, object], tensors: Sequence[Tensor]
     ) -> Any:
-        if op not in _COMPILED or not tensors or not all(map(_is_ordinary, tensors)):
+        if op not in _COMPILED or not tensors or not all(map(is_ordinary, tensors)):
             return None
         with in_kernel_invocation_manager(self._mode):
             result = op(*args, **kwargs)
         return self.wrapped(result) if isinstance(result, Tensor) else [self.wrapped(one) for one in result]
 
 
-def _is_ordinary(tensor: object) -> bool:
+def is_ordinary(tensor: object) -> bool:
+    """Whether a tensor is a fake one on the cpu with numbers in plain memory."""
     return (
         type(tensor) is FakeTensor
         and tensor.fake_device == _CPU
@@ -207,12 +211,12 @@ def _is_ordinary(tensor: object) -> bool:
 
 def _is_plain(tensor: Tensor) -> bool:
     """Whether a tensor is floating-point and lies in memory in the order of its dimensions."""
-    return _is_ordinary(tensor) and tensor.is_floating_point() and tensor.stride() == row_major(tensor.shape)
+    return is_ordinary(tensor) and tensor.is_floating_point() and tensor.stride() == row_major(tensor.shape)
 
 
 def _is_float(tensor: Tensor) -> bool:
     """Whether a tensor is floating-point, in whatever way it lies in memory."""
-    return _is_ordinary(tensor) and tensor.is_floating_point()
+    return is_ordinary(tensor) and tensor.is_floating_point()
 
 
 def _is_image(tensor: Tensor) -> bool:
@@ -221,11 +225,13 @@ def _is_image(tensor: Tensor) -> bool:
 
 
 def _is_row_by_row(tensor: Tensor) -> bool:
-    """Whether nothing but the stride of a single image differs from that of a contiguous tensor."""
-    if tensor.stride() == row_major(tensor.shape):
+    """Whether an image is like a contiguous one, or a part of its channels: images may lie further apart."""
+    strides, full = tensor.stride(), row_major(tensor.shape)
+    if strides == full or tensor.dim() != _IMAGE:  # a signal of one channel may be taken for channels last
+        return strides == full
+    if strides[1:] == full[1:] and strides[0] > full[0] and min(tensor.shape) > 1:
         return True
-    may_be_last = tensor.dim() == _IMAGE and tensor.is_contiguous(memory_format=torch.channels_last)
-    return tensor.is_contiguous() and not may_be_last
+    return tensor.is_contiguous() and not tensor.is_contiguous(memory_format=torch.channels_last)
 
 
 def _is_channels_last(tensor: Tensor) -> bool:
@@ -433,9 +439,9 @@ def _matches(given: Tensor, weight: Tensor, rest: Arguments) -> bool:
 _SUITS: dict[
     Callable[..., Made | None], Callable[[Tensor], bool]
 ] = {  # other tensors than plain ones that a rule takes
-    _product: _is_ordinary,  # it copies what is not contiguous
-    _product_with_bias: _is_ordinary,
-    _layer_norm: _is_ordinary,
+    _product: is_ordinary,  # it copies what is not contiguous
+    _product_with_bias: is_ordinary,
+    _layer_norm: is_ordinary,
     _like_input: _is_float,
     _pointwise: _is_float,
     _copied: _is_float,

@@ -166,9 +166,9 @@ class TensorColumns:
             storage = known[0]
         else:
             storage = self.new_storage()
-            self.lifetimes.born(tensor, storage, None if plain else stored_bytes(tensor))
-            if pointer and kind != "constant":
-                self._external_storages[pointer] = (storage, ref(tensor.untyped_storage()))
+            memory = self.lifetimes.born(tensor, storage, None if plain else stored_bytes(tensor))
+            if pointer and kind != "constant" and memory is not None:
+                self._external_storages[pointer] = (storage, memory)
         number = self.add(tensor, storage)
         self._external.append(ExternalTensor(tensor=number, kind=kind, name=name))
         if kind == "constant":
@@ -351,6 +351,8 @@ class CallColumns:
         self.end_ops: dict[int, int] = {}
         self.sites: list[int] = []  # the lines that made the calls
         self.copied = 0
+        self.arguments: dict[object, tuple[Argument, ...]] = {}  # by what tells calls apart quickly
+        self.looks: dict[object, int] = {}  # the numbers of signatures, by the same and the looks of the result
         self._signature_numbers: dict[ModuleSignature, int] = {}
 
     def __len__(self) -> int:

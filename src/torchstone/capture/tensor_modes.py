@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.assumed_values import NO_VALUES, AssumedValues
 from torchstone.capture.ops import MASKS, map_tensors, schema_of, tensors_in
-from torchstone.capture.shape_rules import Recipe, ShapeRules
+from torchstone.capture.shape_rules import Looks, Recipe, ShapeRules, is_ordinary
 from torchstone.capture.tables import storage_pointer
 
 _CPU = torch.device("cpu")
@@ -29,6 +29,7 @@ _MOST_GIVEN = 1 << 26  # whole numbers and truth values among the inputs: a mask
 _MOST_ASSUMED = 1 << 26  # where the run cannot go on without values: a batch of images
 _RUN_WITHOUT_MEASURING = 1 << 12  # inputs this small cannot make a large result
 _INDEXED = (torch.ops.aten.index, torch.ops.aten.index_put, torch.ops.aten.index_put_, torch.ops.aten._unsafe_index)
+_JOINING = frozenset({torch.ops.aten.cat.default, torch.ops.aten.stack.default})
 _GROUPED_MM = torch.ops.aten._grouped_mm.default
 _CONVOLUTION = torch.ops.aten.convolution.default
 _VIEW = torch.ops.aten.view.default
@@ -125,6 +126,10 @@ class StandInWorld(World):
         """What was assumed, with its counts."""
         return self.assumed.statements() if self.assumed is not None else ()
 
+    def close(self) -> None:
+        """Let go of all stand-ins."""
+        self._substitutes.clear()
+
     def is_stand_in(self, tensor: Tensor) -> bool:
         """Whether the tensor has no values."""
         raise NotImplementedError
@@ -159,6 +164,14 @@ class StandInWorld(World):
                 return self.make(tensor)
         with _disable_current_modes():
             return self.make(tensor)
+
+    def looks_of(self, tensor: Tensor) -> Looks | None:  # noqa: ARG002 - a world may have none
+        """All that a stand-in is, if it is no more than its looks."""
+        return None
+
+    def make_again(self, looks: Looks) -> Tensor:
+        """A new stand-in with these looks, while a model runs."""
+        raise NotImplementedError
 
     def ran_as(self, tensor: Tensor) -> Tensor:
         """The stand-in of a tensor that has one."""
@@ -199,9 +212,11 @@ class StandInWorld(World):
             and not small
             and (not tensors or any(tensor.numel() > _RUN_WITHOUT_MEASURING for tensor in tensors))
         ):  # the size of what is read from values has no other measure than the values
-            measured = self.run_unknown(op, args, kwargs)
-            if not all(map(self.keeps_values, tensors_in((measured,)))):
-                return measured
+            elements = _elements_made(op, tensors)
+            if elements is None or elements > self._most_known:
+                measured = self.run_unknown(op, args, kwargs)
+                if not all(map(self.keeps_values, tensors_in((measured,)))):
+                    return measured
         result = op(*args, **kwargs)
         if schema_of(op).written:
             return result
@@ -324,14 +339,26 @@ class FakeWorld(StandInWorld):
         self.gave_new = not recipe.views
         return result
 
+    def looks_of(self, tensor: Tensor) -> Looks | None:
+        """Shape, strides and type of an ordinary fake tensor."""
+        if not is_ordinary(tensor) or tensor.requires_grad:
+            return None
+        return tensor.shape, tensor.stride(), tensor.dtype
+
+    def make_again(self, looks: Looks) -> Tensor:
+        """A new fake tensor with these looks."""
+        with _no_dispatch():
+            return self._rules.fake(*looks)
+
     def make(self, tensor: Tensor) -> Tensor:
         """A new fake tensor that looks like the given one."""
         if not _is_plain(tensor):
             return self._mode.from_tensor(tensor, static_shapes=True)
-        device = _CPU if tensor.is_meta else tensor.device
+        fake = type(tensor) is FakeTensor  # which is slow to say whether it is on the meta device
+        device = tensor.fake_device if fake else _CPU if tensor.is_meta else tensor.device  # type: ignore[attr-defined]
         like = _empty_like(tensor)
-        fake = self._rules.wrapped(like) if device == _CPU else FakeTensor(self._mode, like, device)
-        return _as_parameter_like(tensor, fake)
+        made = self._rules.wrapped(like) if device == _CPU else FakeTensor(self._mode, like, device)
+        return _as_parameter_like(tensor, made)
 
     def run_unknown(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> object:
         """Run the op on fake tensors."""
@@ -415,6 +442,18 @@ class MetaWorld(StandInWorld):
 
 def _is_plain(tensor: Tensor) -> bool:
     return tensor.layout is torch.strided and type(tensor) in _PLAIN_TENSORS and not tensor.is_quantized
+
+
+def _elements_made(op: OpOverload, tensors: list[Tensor]) -> int | None:
+    """How many elements the result of an op has, where that follows from its inputs at a glance."""
+    if op in _JOINING:
+        return sum(tensor.numel() for tensor in tensors)
+    if not tensors or torch.Tag.pointwise not in op.tags or len(op._schema.returns) != 1:
+        return None
+    try:
+        return prod(torch.broadcast_shapes(*[tensor.shape for tensor in tensors]))
+    except RuntimeError:  # the op has a better message for shapes that do not fit
+        return None
 
 
 def _empty_like(tensor: Tensor) -> Tensor:
