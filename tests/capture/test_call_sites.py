@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from torchstone.capture import reuse as reuse_module
 from torchstone.capture.capture_model import capture
 from torchstone.models.load_model import load
 from torchstone.record.source_lines import SourceLines
@@ -88,7 +89,9 @@ def test_what_is_taken_over_from_an_equal_call_keeps_its_own_line(model: str) ->
     assert ops_by_line(reused) == ops_by_line(capture(loaded.model, loaded.inputs, reuse=False))
 
 
-def test_equal_modules_on_two_lines_are_not_mixed_up_between_repeats() -> None:
+def test_equal_modules_on_two_lines_are_not_mixed_up_between_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reuse_module, "_VERY_MANY", 1)  # single layers are compared, too
+
     class Twice(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -76,9 +76,9 @@ def test_a_module_is_sole_when_no_other_can_be_equal_to_it() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 3), nn.Linear(2, 2), nn.Sequential(nn.ReLU(), nn.Tanh()))
     tree = ModuleTree(model)
 
-    sole = tree.sole_modules()
+    alike = tree.look_counts()
 
-    assert [path for path, module in zip(tree.paths, tree.modules, strict=True) if id(module) in sole] == [
+    assert [path for path, module in zip(tree.paths, tree.modules, strict=True) if alike[id(module)] == 1] == [
         "", "1", "3", "3.0", "3.1",
     ]  # fmt: skip
 

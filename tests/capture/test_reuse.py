@@ -10,7 +10,14 @@ from torch import Tensor, nn
 
 from tests.capture.nets import Attention, CachedStack, CacheObject, Feed, Numbered, PlainObject, Stack, cache
 from torchstone.capture import capture
+from torchstone.capture import reuse as reuse_module
 from torchstone.record.trace import Trace
+
+
+@pytest.fixture(autouse=True)
+def _compare_single_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Single layers of torch are compared, too, as they are where there are very many: small models show more."""
+    monkeypatch.setattr(reuse_module, "_VERY_MANY", 1)
 
 
 def captured(model: nn.Module, inputs: Any, *, reuse: bool) -> Trace:
@@ -400,3 +407,12 @@ def test_one_module_alone_is_not_worth_a_note() -> None:
     next(model.children()).register_forward_hook(lambda *_: None)
 
     assert reasons(model) == ()
+
+
+def test_single_layers_run_unless_there_are_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = nn.Sequential(*[nn.Linear(8, 8) for _ in range(6)])
+    monkeypatch.setattr(reuse_module, "_VERY_MANY", 7)
+    assert reused_and_equal(few, torch.zeros(2, 8)) == 0
+
+    monkeypatch.setattr(reuse_module, "_VERY_MANY", 6)
+    assert reused_and_equal(few, torch.zeros(2, 8)) > 0

@@ -196,3 +196,21 @@ def _describe_atom(value: Any, kind: type, *, stand_in: bool) -> Value:
         return Atom(kind="ellipsis", text="...")
     name = value.__qualname__ if issubclass(kind, _WITH_A_NAME) else ""
     return Opaque(class_name=class_path(kind), text=name)
+
+
+def rebuilt(value: Any, exchange: Callable[[object], object]) -> Any:
+    """The same structure, each tensor and each object handed to `exchange`."""
+    if is_plain(value):
+        return value
+    if isinstance(value, Tensor):
+        return exchange(value)
+    if type(value) in (list, tuple, set):
+        return type(value)([rebuilt(item, exchange) for item in value])
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return value._make([rebuilt(item, exchange) for item in value])
+    if type(value) is dict:
+        return {name: rebuilt(item, exchange) for name, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {field.name: rebuilt(getattr(value, field.name, None), exchange) for field in fields(value)}
+        return type(value)(**parts)
+    return exchange(value)

@@ -50,7 +50,10 @@ class Lifetimes:
 
     def _died(self, reference: ref[UntypedStorage]) -> None:
         """A storage object is gone."""
-        _, storage = self._watched.pop(id(reference))
+        watched = self._watched.pop(id(reference), None)
+        if watched is None:  # the capture is over
+            return
+        storage = watched[1]
         self._holders[storage] -= 1
         if not self._holders[storage]:
             self._live_bytes -= self._sizes[storage]

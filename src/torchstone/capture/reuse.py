@@ -4,14 +4,14 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torchstone.capture.describe import is_plain
+from torchstone.capture.describe import is_plain, rebuilt
 from torchstone.capture.fingerprint import (
     Change,
     EntryKeys,
@@ -31,30 +31,6 @@ from torchstone.capture.tables import CallColumns, TensorColumns
 from torchstone.capture.tensor_modes import StandInWorld
 from torchstone.record.repeats import Place
 from torchstone.units import many
-
-# A copy of a nested result with other tensors in the same places.
-
-
-Exchange = Callable[[object], object]
-
-
-def rebuilt(value: Any, exchange: Exchange) -> Any:
-    """The same structure, each tensor and each object handed to `exchange`."""
-    if is_plain(value):
-        return value
-    if isinstance(value, Tensor):
-        return exchange(value)
-    if type(value) in (list, tuple, set):
-        return type(value)([rebuilt(item, exchange) for item in value])
-    if isinstance(value, tuple) and hasattr(value, "_make"):
-        return value._make([rebuilt(item, exchange) for item in value])
-    if type(value) is dict:
-        return {name: rebuilt(item, exchange) for name, item in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = {field.name: rebuilt(getattr(value, field.name, None), exchange) for field in fields(value)}
-        return type(value)(**parts)
-    return exchange(value)
-
 
 # Rows of a growing trace: which belong to one module call, and where copies of them stand. A module call that is
 # reused adds no rows. It is noted as a `Copy`, and the numbers that its op calls, module calls, tensors and storages
