@@ -43,7 +43,7 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
     costs = [_cost(one, result, conventions, calls[number]) for number, (one, result) in enumerate(results)]
     memory = _memory(trace, shorten(trace), priced)
     live = _live(trace, memory.live, conventions)
-    peak = live.peak
+    peak = msgspec.structs.replace(live.peak, unsized=memory.unknown_sizes) if memory.unknown_sizes else live.peak
     if trace.eager_memory is not None:  # scratch memory of kernels is in neither
         eager = trace.eager_memory.peak_bytes + peak.total_bytes - memory.live.peak.total_bytes
         peak = msgspec.structs.replace(peak, eager_bytes=max(eager, peak.total_bytes))

@@ -170,6 +170,12 @@ class _Held:
     weights_bytes: int
     kv_cache_bytes: int
     peak_bytes: int
+    unsized: int
+
+    def fits(self, memory_bytes: int) -> bool | None:
+        """Whether the peak fits; None where it does, and tensors of unknown size must fit, too."""
+        fits = self.peak_bytes <= memory_bytes
+        return None if fits and self.unsized else fits
 
     @staticmethod
     def on_one_device(trace: Trace, storages: Storages, state: _Split, devices: int) -> "_Held":
@@ -183,7 +189,7 @@ class _Held:
         part = msgspec.structs.replace(storages, sizes=sizes)
         peak, caches = largest_sum(trace, part)
         weights = [sizes[storage] for storage in storages.names if storages.categories[storage] is Category.WEIGHTS]
-        return _Held(weights_bytes=sum(weights), kv_cache_bytes=caches, peak_bytes=peak)
+        return _Held(weights_bytes=sum(weights), kv_cache_bytes=caches, peak_bytes=peak, unsized=storages.unknown)
 
 
 def _heads(trace: Trace, storages: Storages, state: _Split) -> dict[int, int]:
@@ -302,7 +308,7 @@ def _result(state: _Split, devices: int, held: _Held, hardware: Hardware | None)
         bytes_moved=round(state.moved),
         kv_cache_bytes=held.kv_cache_bytes,
         peak_bytes=held.peak_bytes,
-        fits=None if hardware is None else held.peak_bytes <= hardware.memory_bytes,
+        fits=None if hardware is None else held.fits(hardware.memory_bytes),
         collective_bytes=sent,
         collectives=collectives,
         seconds=seconds,
