@@ -1,3 +1,4 @@
+import warnings
 from datetime import date
 from pathlib import Path
 
@@ -164,6 +165,19 @@ def test_nothing_is_said_to_fit_beside_a_tensor_of_unknown_size() -> None:
     assert (tight.verdict, tight.fits) == (Fits.NO, False)
     assert split_over(trace, table, 2, roomy).fits is None
     assert split_over(trace, table, 2, tight).fits is False
+
+
+def test_weights_packed_in_objects_have_an_unknown_size() -> None:
+    layers = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 8)).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated in favour of torchao
+        packed = torch.ao.quantization.quantize_dynamic(layers, {nn.Linear}, dtype=torch.qint8)
+        trace = capture(packed, torch.ones(4, 64))
+    table = price(trace)
+    found = predict(trace, table, device(memory_bytes=1 << 30))
+    assert (found.unsized, found.verdict) == (2, Fits.UNKNOWN)
+    assert table.unpriced == {"quantized.linear_dynamic.default": 2}
+    assert "elements of unknown size, which count as nothing in the peak: 2 tensors" in table.notes
 
 
 def test_a_name_is_found_in_any_case() -> None:
