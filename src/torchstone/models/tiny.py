@@ -105,7 +105,7 @@ _ROTARY_HALF: Mapping[str, object] = {
     }
 }
 
-_WITHOUT_SIZES_OF_HEADS = frozenset(("hunyuan_v1_dense", "hunyuan_vl_text", "ministral", "nemotron"))
+_WITHOUT_SIZES_OF_HEADS = frozenset(("hunyuan_v1_dense", "hunyuan_v1_moe", "hunyuan_vl_text", "ministral", "nemotron"))
 
 OVERRIDES: Mapping[str, Mapping[str, object]] = {
     "align": {"projection_dim": 80},
