@@ -74,7 +74,7 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
     )
 
 
-def _packed(trace: Trace, calls: Sequence[int]) -> int:
+def _packed(trace: Trace, calls: Mapping[int, int]) -> int:
     """How often an op is given an object of torch's C++ side, as quantized layers keep their weights in."""
     return sum(
         calls[number]
