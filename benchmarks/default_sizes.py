@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 PROCESSOR_S = 120
 MEMORY_BYTES = 9 << 30
-SMALL = 64_000_000  # parameters
+SMALL = 128_000_000  # parameters
 
 
 def main() -> int:

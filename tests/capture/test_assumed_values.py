@@ -72,6 +72,30 @@ def test_a_choice_is_spread_evenly_and_stated(tokens: int, experts: int, chosen:
     assert price(trace).totals.matmul_flops == 2 * tokens * 8 * (experts + chosen * 8)
 
 
+class Block(nn.Module):
+    """Attention, then experts."""
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.router = Router(4, 2)
+        self.dropout = dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = x.reshape(1, x.shape[0], 2, 4).transpose(1, 2)
+        seen = nn.functional.scaled_dot_product_attention(heads, heads, heads, dropout_p=self.dropout)
+        return torch.Tensor(self.router(seen.transpose(1, 2).reshape(x.shape)))
+
+
+@pytest.mark.parametrize(("dropout", "reused"), [(0.0, True), (0.5, False)])
+def test_equal_layers_that_draw_no_numbers_are_reused_where_values_are_assumed(dropout: float, *, reused: bool) -> None:
+    model = _without_values(nn.Sequential(*[Block(dropout) for _ in range(4)]))
+    trace = capture(model, torch.randn(16, 8), "fake")
+    assert trace.failure is None
+    assert trace.assumed
+    assert (trace.provenance.reused_ops > trace.size.op // 2) is reused
+    assert any("values read back" in note for note in trace.notes) is not reused
+
+
 def test_with_values_nothing_is_assumed() -> None:
     trace = capture(Router(8, 2), torch.randn(16, 8))
     assert (trace.provenance.mode, trace.assumed) == ("cpu", ())

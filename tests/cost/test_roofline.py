@@ -1,3 +1,4 @@
+import warnings
 from datetime import date
 from pathlib import Path
 
@@ -10,8 +11,9 @@ from tests.cost.devices import device
 from torchstone.capture import capture
 from torchstone.cost import price
 from torchstone.cost.roofline import find_hardware, hardware_toml, predict, presets
+from torchstone.cost.scaling import split_over
 from torchstone.errors import InputError
-from torchstone.record.cost import Bound, Conventions, Prediction
+from torchstone.record.cost import Bound, Conventions, Fits, Prediction
 from torchstone.record.trace import Trace
 
 
@@ -102,7 +104,7 @@ def test_the_largest_batch_fits_and_one_more_does_not(backward: bool) -> None:  
     assert not prediction(largest + 1).fits
 
 
-WANTED = {"n150", "n300", "p150", "galaxy", "a100", "h100", "h200", "b200", "mi300x", "l40s", "tpu-v5e"}
+WANTED = {"n150", "n300", "p100", "p150", "galaxy", "a100", "h100", "h200", "b200", "mi300x", "l40s", "tpu-v5e"}
 
 MINE = """
 [mine]
@@ -126,16 +128,56 @@ def test_every_preset_names_its_source_and_has_sane_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "banks", "mebibytes"), [("n150", 12, 1024), ("n300", 24, 1024), ("p150", 8, 4080), ("a100", 1, 80 * 1024)]
-)
+    ("name", "banks", "mebibytes"),
+    [("n150", 12, 1024), ("n300", 24, 1024), ("p100", 7, 4080), ("p150", 8, 4080), ("galaxy", 384, 1024),
+     ("a100", 1, 80 * 1024)],
+)  # fmt: skip
 def test_memory_is_what_an_allocator_can_be_given(name: str, banks: int, mebibytes: int) -> None:
     assert find_hardware(name).memory_bytes == banks * mebibytes * 2**20
 
 
 def test_boards_of_one_maker_are_rated_at_the_same_math_fidelity() -> None:
-    for name in ("n150", "n300", "p150", "galaxy"):
+    for name in ("n150", "n300", "p100", "p150", "galaxy"):
         rates = find_hardware(name).peak_flops
         assert rates["block_float8"] == pytest.approx(2 * rates["bfloat16"], rel=0.01), name  # HiFi2 against HiFi4
+
+
+@pytest.mark.parametrize(("name", "ports", "gigabits"), [("n150", 2, 200), ("n300", 2, 200), ("p150", 4, 800)])
+def test_a_link_is_what_the_ports_of_a_board_send(name: str, ports: int, gigabits: int) -> None:
+    assert find_hardware(name).link_bytes_per_s == ports * gigabits * 1e9 / 8
+
+
+class _Sparse(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(64).to_sparse(), requires_grad=False)
+        self.head = nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.Tensor(self.head((self.weight @ x.t()).t()))
+
+
+def test_nothing_is_said_to_fit_beside_a_tensor_of_unknown_size() -> None:
+    trace = capture(_Sparse(), torch.ones(8, 64))
+    table = price(trace)
+    roomy, tight = (predict(trace, table, device(memory_bytes=size)) for size in (1 << 30, 1 << 10))
+    assert (roomy.verdict, roomy.fits, roomy.unsized, roomy.largest_batch) == (Fits.UNKNOWN, False, 1, None)
+    assert (tight.verdict, tight.fits) == (Fits.NO, False)
+    assert split_over(trace, table, 2, roomy).fits is None
+    assert split_over(trace, table, 2, tight).fits is False
+
+
+def test_weights_packed_in_objects_have_an_unknown_size() -> None:
+    layers = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 8)).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated in favour of torchao
+        packed = torch.ao.quantization.quantize_dynamic(layers, {nn.Linear}, dtype=torch.qint8)
+        trace = capture(packed, torch.ones(4, 64))
+    table = price(trace)
+    found = predict(trace, table, device(memory_bytes=1 << 30))
+    assert (found.unsized, found.verdict) == (2, Fits.UNKNOWN)
+    assert table.unpriced == {"quantized.linear_dynamic.default": 2}
+    assert "elements of unknown size, which count as nothing in the peak: 2 tensors" in table.notes
 
 
 def test_a_name_is_found_in_any_case() -> None:

@@ -72,6 +72,27 @@ def test_a_pair_of_matmuls_needs_one_all_reduce() -> None:
     assert found.weight_bytes == 2 * (2 * 8 * 32 * 4) // 4
 
 
+class Unpacked(nn.Module):
+    """The same layers with weights that are stored in int8 and scaled before they are multiplied with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Parameter(torch.ones(32, 8, dtype=torch.int8), requires_grad=False)
+        self.down = nn.Parameter(torch.ones(8, 32, dtype=torch.int8), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x @ (self.up.float() * 0.5).t()) @ (self.down.float() * 0.5).t()
+
+
+def test_weights_that_are_unpacked_before_a_matmul_are_split_as_stored_ones_are() -> None:
+    traces = [capture(model, torch.ones(4, 8)) for model in (Unpacked(), nn.Sequential(nn.Linear(8, 32, bias=False),
+              nn.ReLU(), nn.Linear(32, 8, bias=False)))]  # fmt: skip
+    unpacked, plain = (split_over(trace, price(trace), 2) for trace in traces)
+    assert unpacked.collective_bytes == plain.collective_bytes == 4 * 8 * 4
+    assert [one.kind for one in unpacked.collectives] == ["all-reduce"]
+    assert unpacked.weight_bytes == 2 * 8 * 32 // 2
+
+
 def test_what_is_not_split_is_done_by_every_device() -> None:
     trace = capture(Block(), torch.ones(4, 8))
     table = price(trace)

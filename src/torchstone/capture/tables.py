@@ -140,6 +140,9 @@ class TensorColumns:
         mark = getattr(tensor, _MARK, None)
         if mark is not None and mark[0] is self:
             return int(mark[1])
+        inside = () if type(tensor) in _PLAIN else tensors_inside(tensor)
+        if inside and all(self.is_known(part) for _, part in inside):  # made by ops on its parts: no memory of its own
+            return self.add(tensor, self.storage_of[self.number_of(inside[0][1])])
         return self.add_external(tensor, kind="constant", name="")
 
     def numbers_of(self, tensors: list[Tensor]) -> list[int] | None:

@@ -109,6 +109,15 @@ class MovedWorld(RealWorld):
         return self._moved[id(tensor)][1]
 
 
+def _draws(op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> bool:
+    """Whether an op may draw random numbers: attention is tagged so for its dropout, which is mostly 0."""
+    if torch.Tag.nondeterministic_seeded not in op.tags:
+        return False
+    schema = schema_of(op)
+    given = schema.defaults | dict(zip(schema.argument_names, args, strict=False)) | dict(kwargs)
+    return given.get("dropout_p") != 0.0
+
+
 class StandInWorld(World):
     """What the fake and the meta world share."""
 
@@ -200,7 +209,7 @@ class StandInWorld(World):
     ) -> object:
         """Run an op: for real where all it reads is known, on stand-ins otherwise."""
         del call
-        if self.reads_are_repeatable and torch.Tag.nondeterministic_seeded in op.tags:
+        if self.reads_are_repeatable and _draws(op, args, kwargs):
             self.reads_are_repeatable = False
         tensors = list(tensors_in((*args, *kwargs.values())))
         if any(map(self.is_unknown, tensors)):

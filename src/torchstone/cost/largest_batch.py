@@ -33,12 +33,13 @@ class LargestBatches(msgspec.Struct, frozen=True):
 def largest_batches(trace: Trace, table: CostTable, memory_bytes: int) -> LargestBatches:
     """The largest batches of which the peak is not above `memory_bytes`.
 
-    Not known without an input, where its first dimension is not that of a batch, and where nothing grows. Of eager
+    Not known without an input, where its first dimension is not that of a batch, where nothing grows, and where the
+    size of a tensor is not known. Of eager
     lifetimes only the peak is known, so what they hold beyond the ideal is taken to grow as it does: not known for a
     training step, of which gradients are a part.
     """
     batch = _batch_size(trace)
-    if not batch:
+    if not batch or table.peak.unsized:
         return LargestBatches()
     memory = _GrowingMemory(trace, table.conventions, batch)
     if not memory.grows_in_batches():

@@ -29,9 +29,11 @@ from torchstone.record.cost import (
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
+from torchstone.record.value import Opaque
 from torchstone.units import many
 
 _USUAL = Conventions()
+_PACKED = "torch.ScriptObject"
 _NOTHING = PricedSignature(kind=Kind.UNPRICED, reads=(), writes=())
 
 
@@ -43,7 +45,8 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
     costs = [_cost(one, result, conventions, calls[number]) for number, (one, result) in enumerate(results)]
     memory = _memory(trace, shorten(trace), priced)
     live = _live(trace, memory.live, conventions)
-    peak = live.peak
+    unsized = memory.unknown_sizes + _packed(trace, calls)
+    peak = msgspec.structs.replace(live.peak, unsized=unsized) if unsized else live.peak
     if trace.eager_memory is not None:  # scratch memory of kernels is in neither
         eager = trace.eager_memory.peak_bytes + peak.total_bytes - memory.live.peak.total_bytes
         peak = msgspec.structs.replace(peak, eager_bytes=max(eager, peak.total_bytes))
@@ -67,7 +70,16 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
         depths=depth_costs(trace, own),
         timeline_bytes=live.timeline_bytes,
         cache=cache_memory(trace, conventions.block_size),
-        notes=(*_causal_note(conventions, results), *_notes(trace, memory.unknown_sizes)),
+        notes=(*_causal_note(conventions, results), *_notes(trace, unsized)),
+    )
+
+
+def _packed(trace: Trace, calls: Mapping[int, int]) -> int:
+    """How often an op is given an object of torch's C++ side, as quantized layers keep their weights in."""
+    return sum(
+        calls[number]
+        * sum(isinstance(one.value, Opaque) and one.value.class_name == _PACKED for one in found.arguments)
+        for number, found in enumerate(trace.recorded_ops.signatures)
     )
 
 

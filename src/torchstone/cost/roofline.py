@@ -203,12 +203,13 @@ def predict(trace: Trace, table: CostTable, hardware: Hardware, *, states_bytes:
         ideal_s=_ideal(trace, table, roof),
         modules_s=_by_module(trace, signatures),
         signatures=signatures,
-        fits=table.peak.total_bytes + states_bytes <= hardware.memory_bytes,
+        fits=table.peak.total_bytes + states_bytes <= hardware.memory_bytes and not table.peak.unsized,
         peak_bytes=table.peak.total_bytes + states_bytes,
         largest_batch=batches.ideal,
         eager_peak_bytes=None if table.peak.eager_bytes is None else table.peak.eager_bytes + states_bytes,
         eager_largest_batch=batches.eager,
         notes=roof.notes(),
+        unsized=table.peak.unsized,
     )
 
 

@@ -92,6 +92,7 @@ class _Split:
     partial: dict[int, _Exchange] = field(default_factory=dict)  # storage of sums to be added up -> how
     split_weights: set[int] = field(default_factory=set)
     looked_up: set[int] = field(default_factory=set)  # tables that every device has whole: embeddings
+    origins: dict[int, frozenset[int]] = field(default_factory=dict)  # computed from weights alone -> these weights
     made_from: dict[int, frozenset[int]] = field(default_factory=dict)  # split storage -> weights it is computed with
     columns: dict[int, int] = field(default_factory=dict)  # weight that is split by columns -> how many it has
     rows: dict[int, frozenset[int]] = field(default_factory=dict)  # weight that is split by rows -> weights before it
@@ -111,6 +112,18 @@ class _Split:
         for storage in dict.fromkeys(storages):
             if storage in self.partial:
                 self.exchange(*self.partial.pop(storage))
+
+    def unpacks(self, weights: set[int], inputs: Sequence[int], outputs: Sequence[int]) -> bool:
+        """Whether an op reads weights alone: what it makes, such as a cast or scaled weight, then stands for them."""
+        if not inputs or not all(storage in weights or storage in self.origins for storage in inputs):
+            return False
+        self.origins.update(dict.fromkeys(set(outputs) - weights, frozenset(self.multiplied(weights, inputs))))
+        return True
+
+    def multiplied(self, weights: set[int], inputs: Sequence[int]) -> set[int]:
+        """The weights among these, and what stands for weights together with those."""
+        made = [storage for storage in inputs if storage in self.origins]
+        return weights.intersection(inputs).union(made, *(self.origins[storage] for storage in made))
 
     def weights_of(self, storages: Sequence[int]) -> frozenset[int]:
         """The weights that split data among these is computed with."""
@@ -170,6 +183,12 @@ class _Held:
     weights_bytes: int
     kv_cache_bytes: int
     peak_bytes: int
+    unsized: int
+
+    def fits(self, memory_bytes: int) -> bool | None:
+        """Whether the peak fits; None where it does, and tensors of unknown size must fit, too."""
+        fits = self.peak_bytes <= memory_bytes
+        return None if fits and self.unsized else fits
 
     @staticmethod
     def on_one_device(trace: Trace, storages: Storages, state: _Split, devices: int) -> "_Held":
@@ -183,7 +202,7 @@ class _Held:
         part = msgspec.structs.replace(storages, sizes=sizes)
         peak, caches = largest_sum(trace, part)
         weights = [sizes[storage] for storage in storages.names if storages.categories[storage] is Category.WEIGHTS]
-        return _Held(weights_bytes=sum(weights), kv_cache_bytes=caches, peak_bytes=peak)
+        return _Held(weights_bytes=sum(weights), kv_cache_bytes=caches, peak_bytes=peak, unsized=storages.unknown)
 
 
 def _heads(trace: Trace, storages: Storages, state: _Split) -> dict[int, int]:
@@ -222,9 +241,10 @@ def _follow(
         state.partial.update(dict.fromkeys(outputs, sums[-1]))
         return _done(state, cost, 1)
     state.add_up(inputs)
-    if cost.kind is Kind.INDEXING:
-        state.looked_up |= weights.intersection(inputs[:1])
-    used = weights.intersection(inputs) if cost.kind is Kind.MATMUL else set()
+    state.looked_up |= weights.intersection(inputs[:1] if cost.kind is Kind.INDEXING else ())
+    if state.unpacks(weights, inputs, outputs):
+        return _done(state, cost, 1)
+    used = state.multiplied(weights, inputs) if cost.kind is Kind.MATMUL else set()
     width = state.width(inputs)
     if used:
         state.split_weights |= used
@@ -302,7 +322,7 @@ def _result(state: _Split, devices: int, held: _Held, hardware: Hardware | None)
         bytes_moved=round(state.moved),
         kv_cache_bytes=held.kv_cache_bytes,
         peak_bytes=held.peak_bytes,
-        fits=None if hardware is None else held.peak_bytes <= hardware.memory_bytes,
+        fits=None if hardware is None else held.fits(hardware.memory_bytes),
         collective_bytes=sent,
         collectives=collectives,
         seconds=seconds,

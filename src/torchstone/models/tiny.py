@@ -105,6 +105,8 @@ _ROTARY_HALF: Mapping[str, object] = {
     }
 }
 
+_WITHOUT_SIZES_OF_HEADS = frozenset(("hunyuan_v1_dense", "hunyuan_v1_moe", "hunyuan_vl_text", "ministral", "nemotron"))
+
 OVERRIDES: Mapping[str, Mapping[str, object]] = {
     "align": {"projection_dim": 80},
     "align_vision_model": {"width_coefficient": 0.25, "depth_coefficient": 0.1, "hidden_dim": 320},
@@ -402,14 +404,30 @@ def _complete(config: PreTrainedConfig, completed: list[str], *, prefix: str) ->
                 setattr(config, name, chosen)
                 completed.append(f"{prefix}{name}: a ResNet in place of {part.model_type}, which needs timm")
             _complete(chosen, completed, prefix=f"{prefix}{name}.")
-    for name, value in {**OVERRIDES.get(config.model_type, {}), **ADDED.get(config.model_type, {})}.items():
+    kind = config.model_type
+    for name, value in {**OVERRIDES.get(kind, {}), **ADDED.get(kind, {}), **_sizes_of_heads(config)}.items():
         part = vars(config).get(name)
         inside = value if isinstance(part, PreTrainedConfig) and isinstance(value, dict) else {}
-        wanted = [(config, name, value)] if part is None else [(part, key, one) for key, one in inside.items()]
+        wanted = [(config, name, value)] if part in (None, {}) else [(part, key, one) for key, one in inside.items()]
         for owner, key, one in wanted:
-            if getattr(owner, key, None) is None:
-                setattr(owner, key, one)
+            if getattr(owner, key, None) in (None, {}):
+                setattr(owner, key, _for_all_layers(one, owner))
                 completed.append(f"{prefix}{key}: {one}, since it has no default")
+
+
+def _sizes_of_heads(config: PreTrainedConfig) -> Mapping[str, object]:
+    """The usual sizes, for types whose code needs them and whose defaults lack them."""
+    if config.model_type not in _WITHOUT_SIZES_OF_HEADS:
+        return {}
+    heads = config.num_attention_heads
+    return {"head_dim": config.hidden_size // heads, "num_key_value_heads": heads}
+
+
+def _for_all_layers(value: object, config: PreTrainedConfig) -> object:
+    """A list of kinds of layers, in turn for as many as there are; any other value as it is."""
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        return value
+    return [value[layer % len(value)] for layer in range(getattr(config, "num_hidden_layers", len(value)))]
 
 
 def _part(model_type: str, values: dict[str, object]) -> PreTrainedConfig:

@@ -32,22 +32,33 @@ def is_composite(op: KernelOp) -> bool:
     )
 
 
+@cache
+def computes_itself(kind: type) -> bool:
+    """Whether a tensor class is made of other tensors and replaces an op on it by its own ops on those.
+
+    Packed weights of a quantization library do. Classes of torch itself, such as nested tensors, are seen as a whole.
+    """
+    return hasattr(kind, "__tensor_flatten__") and not kind.__module__.startswith("torch.")
+
+
 class KernelOpMode(TorchDispatchMode, ABC):
-    """Passes every op that reaches a kernel to `run_op`; a composite op is replaced by the ops it consists of."""
+    """Passes every op that reaches a kernel to `run_op`.
+
+    A composite op is replaced by the ops it consists of, and an op on packed tensors by the ops that their class runs.
+    """
 
     supports_higher_order_operators = True
 
     def __torch_dispatch__(
-        self, func: KernelOp, types: object, args: OpArguments = (), kwargs: OpKeywords | None = None
+        self, func: KernelOp, types: Any, args: OpArguments = (), kwargs: OpKeywords | None = None
     ) -> object:
         """Receive a call from torch, which sees to it that nothing in here is compiled."""
         return self.receive(func, types, args, kwargs)
 
-    def receive(
-        self, func: KernelOp, types: object, args: OpArguments = (), kwargs: OpKeywords | None = None
-    ) -> object:
+    def receive(self, func: KernelOp, types: Any, args: OpArguments = (), kwargs: OpKeywords | None = None) -> object:
         """Receive a call from torch; a mode that is only open while nothing is compiled may do so directly."""
-        del types
+        if types and any(map(computes_itself, types)):
+            return NotImplemented  # torch then asks the class of the tensor, with this mode open
         kwargs = kwargs or {}
         if func is _DEVICE_QUERY:
             return args[0].device

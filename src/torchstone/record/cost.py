@@ -48,6 +48,7 @@ class Fits(StrEnum):
     YES = "yes"
     NO = "no"
     BETWEEN = "between"  # only if memory is freed earlier than eager PyTorch frees it
+    UNKNOWN = "unknown"  # what has a known size fits; there are tensors whose size is not known
 
 
 class OpPrediction(Record, frozen=True, kw_only=True):
@@ -83,19 +84,22 @@ class Prediction(Record, frozen=True, kw_only=True):
     ideal_s: float  # everything overlaps, only compulsory bytes move: no implementation is faster
     modules_s: tuple[float, ...]  # with everything inside, in the order of the trace's modules
     signatures: tuple[OpPrediction | None, ...]  # in the order of the trace's signatures; None: no price
-    fits: bool  # if each tensor is freed after its last use
+    fits: bool  # if each tensor is freed after its last use; false where tensors of unknown size must fit, too
     peak_bytes: Count
     largest_batch: int | None  # estimate, in units of the captured batch size; None: not even one, or not known
     eager_peak_bytes: Count | None = None  # as Python held tensors in the run; None: not observed
     eager_largest_batch: int | None = None
     notes: tuple[str, ...] = ()
     plan: DevicePlan | None = None  # None: not asked for
+    unsized: Count = 0  # tensors of unknown size, such as sparse ones, which are missing in the peak
 
     @property
     def verdict(self) -> "Fits":
         """Whether the model fits: both with ideal and with eager lifetimes, with neither, or with one of them."""
-        if not self.fits:
+        if self.peak_bytes > self.hardware.memory_bytes:
             return Fits.NO
+        if self.unsized:
+            return Fits.UNKNOWN
         eager = self.eager_peak_bytes
         return Fits.YES if eager is None or eager <= self.hardware.memory_bytes else Fits.BETWEEN
 
@@ -119,7 +123,7 @@ class TensorParallel(Record, frozen=True, kw_only=True):
     bytes_moved: Count  # on each device, unfused
     kv_cache_bytes: Count | None = None  # on the device that has most of it, at the peak; None: an older result
     peak_bytes: Count | None = None  # on that device, each tensor freed after its last use
-    fits: bool | None = None  # None without a hardware
+    fits: bool | None = None  # None without a hardware, and where tensors of unknown size must fit, too
     collective_bytes: Count  # sent by each device
     collectives: tuple[Collective, ...]
     seconds: float | None = None  # predicted with the exchanges; None without a hardware
@@ -356,6 +360,7 @@ class Peak(Record, frozen=True, kw_only=True):
     not_listed_bytes: Count  # what is alive beside the rows of `alive`
     eager_bytes: Count | None = None  # the peak if tensors live as Python held them in the run; None: not observed
     padding: dict[Category, int] = {}  # of the peak: what whole tiles add, by what they hold; empty without tiles
+    unsized: Count = 0  # tensors of unknown size, such as sparse ones: their bytes are missing
 
 
 class OptimiserCost(Record, frozen=True, kw_only=True):

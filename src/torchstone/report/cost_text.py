@@ -393,7 +393,8 @@ def _signed(size: int) -> str:
 def needed_memory(prediction: Prediction) -> str:
     """The peak on a device, as a range where both ends are known and differ."""
     ideal, eager = map(show_bytes, (prediction.peak_bytes, prediction.eager_peak_bytes or prediction.peak_bytes))
-    return ideal if ideal == eager else f"{ideal} (ideal) to {eager} (eager)"
+    least = "at least " if prediction.unsized else ""
+    return least + (ideal if ideal == eager else f"{ideal} (ideal) to {eager} (eager)")
 
 
 def _fits(prediction: Prediction) -> str:
@@ -405,8 +406,9 @@ def _fits(prediction: Prediction) -> str:
     batch = "; not even a batch of 1 fits" if prediction.largest_batch == 0 else batch
     left_bytes = prediction.hardware.memory_bytes - prediction.peak_bytes
     close = show_bytes(prediction.peak_bytes) == memory and left_bytes
+    unsized = f"; the size of {many(prediction.unsized, 'tensor')} is not known" if prediction.unsized else ""
     margin = f" ({show_bytes(abs(left_bytes))} {'left' if left_bytes > 0 else 'too much'})" if close else ""
-    return f"{prediction.verdict.value}: {needed_memory(prediction)} of {memory}{margin}{batch}"
+    return f"{prediction.verdict.value}: {needed_memory(prediction)} of {memory}{margin}{unsized}{batch}"
 
 
 def slowest_text(table: CostTable, prediction: Prediction, trace: Trace, top: int, paint: Paint = plain) -> str:
@@ -444,7 +446,10 @@ def _split_memory(split: TensorParallel, memory_bytes: int | None) -> str:
     """The peak of one device, and whether it fits."""
     cache = f", {show_bytes(split.kv_cache_bytes)} of it KV cache" if split.kv_cache_bytes else ""
     peak = f"{show_bytes(split.peak_bytes or 0)} at the peak of each{cache} (ideal)"
-    return peak if split.fits is None or memory_bytes is None else f"fits: {'yes' if split.fits else 'no'}: {peak}"
+    if memory_bytes is None:
+        return peak
+    answer = {True: "yes", False: "no", None: "unknown"}[split.fits]
+    return f"fits: {answer}: {peak}"
 
 
 def split_text(split: TensorParallel, memory_bytes: int | None = None, paint: Paint = plain) -> str:

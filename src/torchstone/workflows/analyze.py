@@ -312,12 +312,16 @@ def _fits(run: _Run, trace: Trace, device: str) -> _Answer:
     room = show_bytes(found.hardware.memory_bytes)
     size = f"{needed_memory(found)} of {room}"
     executed, accepted = _executed(run, trace, device)
-    if not found.fits or not accepted:
-        sentences = (f"It does not fit on {device}: {size}." if not found.fits else f"{size} by estimate.", *executed)
-        short = f"does not fit on {device}" if not found.fits else f"does not run on a mock {device}"
+    too_large = found.verdict is Fits.NO
+    if too_large or not accepted:
+        sentences = (f"It does not fit on {device}: {size}." if too_large else f"{size} by estimate.", *executed)
+        short = f"does not fit on {device}" if too_large else f"does not run on a mock {device}"
         return _Answer(sentences, good=False, short=short)
     if found.verdict is Fits.BETWEEN:
         answer = f"It fits on {device} only if memory is freed earlier than eager PyTorch frees it: {size}."
+        return _Answer((answer, *executed), good=False, short=f"may not fit on {device}")
+    if found.verdict is Fits.UNKNOWN:
+        answer = f"Whether it fits on {device} is not known: it takes {size}."
         return _Answer((answer, *executed), good=False, short=f"may not fit on {device}")
     times = f"at least {show_seconds(found.ideal_s)}, {show_seconds(found.total_s)} op by op (roofline, not measured)"
     answer = f"It fits on {device} ({size}); {times}."

@@ -1,7 +1,7 @@
 """What the page shows of a cost table: rows for ops, signatures, memory and time, chosen once for all formats."""
 
 from torchstone.record.base import Record
-from torchstone.record.cost import Bound, Category, CostTable, Kind, Prediction
+from torchstone.record.cost import Bound, Category, CostTable, Fits, Kind, Prediction
 from torchstone.record.trace import Trace
 from torchstone.record.value import show_value
 from torchstone.units import many, show_bytes, show_seconds
@@ -109,7 +109,7 @@ def advice(table: CostTable) -> tuple[Advice, ...]:
         return ()
     memory = found.hardware.memory_bytes
     first = []
-    if not found.fits:
+    if found.verdict is Fits.NO:
         devices = -(-found.peak_bytes // memory)
         first.append(f"it does not fit: {many(devices, 'device')} or more have the memory (--tp {devices}), "
                      "or a narrower format of the weights (--weights)")  # fmt: skip
