@@ -200,6 +200,9 @@ def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str) 
 
 def _invoke(program: click.Command, arguments: Sequence[str], name: str, session: Session) -> object:
     """What click's own main does, but for errors: it would end the process when the reader closes the pipe."""
+    if any("\0" in one for one in arguments):  # no shell passes it; functions of files raise an error of their own
+        msg = "an argument contains a null byte, which no file name has"
+        raise InputError(msg)
     completion = f"_{name}_COMPLETE".replace("-", "_").upper()
     if completion in os.environ:
         return shell_complete(program, {}, name, completion, os.environ[completion])

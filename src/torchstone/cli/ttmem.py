@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
@@ -56,7 +57,7 @@ def process(session: Session, /, **fields: object) -> None:
     request = request_from(ReportRequest, {**fields, "all_documents": False})
     folder = parse_memory(request, progress, watch=watching(session)).folder
     click.echo(write_page(folder.path, folder.page, progress))
-    progress.note(f"next: ttmem open {folder.name}, or ttmem serve")
+    progress.note(f"next: ttmem open {quote(folder.name)}, or ttmem serve")
 
 
 @command.command("list")
@@ -149,7 +150,7 @@ def demo(session: Session, *, out_of_memory: bool) -> None:
     folder = write_demo(out_of_memory=out_of_memory, progress=progress)
     click.echo(folder.page)
     progress.note(f"the log is {folder.log}")
-    progress.note(f"next: ttmem open {folder.name}, or ttmem serve")
+    progress.note(f"next: ttmem open {quote(folder.name)}, or ttmem serve")
 
 
 # questions

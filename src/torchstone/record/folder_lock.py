@@ -26,7 +26,7 @@ def exclusive(folder: Path, *, wait_s: float = 0.0, way_out: str = "choose anoth
     Unfinished files that a killed process left in it are removed. A folder that is created here and stays empty is
     removed again. Raises InputError where another command writes there, after `wait_s`, or where it cannot be opened.
     """
-    place = folder.resolve()
+    place = Path(os.path.realpath(folder))  # resolve() fails with an error of its own where links go in a circle
     if place in _held:
         yield
         return

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -228,4 +229,4 @@ def _write_pages(folder: Path, progress: Progress) -> None:
         page = write_report(folder)
         write_atomically(folder / ANALYSIS_PAGE, page.read_bytes())
     progress.note(f"wrote {folder}: summary.md, unique_modules.json, check.json, {ANALYSIS_PAGE}")
-    progress.note(f"next: torchstone serve {folder}")
+    progress.note(f"next: torchstone serve {quote(str(folder))}")
