@@ -1,6 +1,5 @@
 """Every argument and option of the command line that takes a file or folder, and what may be there instead of one."""
 
-import ctypes
 import os
 import random
 import re
@@ -17,6 +16,7 @@ import click
 import pytest
 
 from tests.attacks.readers import READERS
+from tests.attacks.rights import without_override
 from tests.cli.sweeps import unary, vectors_in
 from tests.report.traces import transformer
 from torchstone.cli import main, tt_memory_profiler, tt_model_analysis, ttmem
@@ -37,7 +37,7 @@ _SUFFIXES = {
     "source": ".log", "log": ".log", "bundle": ".zip", "bundles": ".zip", "db": ".db", "candidate": ".safetensors",
     "image": ".png", "audio": ".wav", "model": ".py", "plan": ".json", "csv": ".csv", "junit": ".xml",
 }  # fmt: skip
-PATIENCE_S = 300  # a command that takes longer on a busy machine waits for something that never comes
+PATIENCE_S = 600  # a command that takes longer on a busy machine waits for something that never comes
 MEMORY_BYTES = 3 << 30  # that a command may take beyond what the process has
 
 
@@ -293,32 +293,12 @@ def limited() -> Iterator[None]:
     signal.alarm(PATIENCE_S)
     resource.setrlimit(resource.RLIMIT_AS, (used_bytes + MEMORY_BYTES, hard))
     try:
-        with _without_override():
+        with without_override():
             yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-
-
-class _Capabilities(ctypes.Structure):
-    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
-
-
-@contextmanager
-def _without_override() -> Iterator[None]:
-    """Without root's right to read and write every file, for this thread."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    head, data = _Capabilities(0x20080522, 0), (ctypes.c_uint32 * 6)()
-    assert libc.capget(ctypes.byref(head), data) == 0
-    before = data[0]
-    data[0] &= ~0b110  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-    assert libc.capset(ctypes.byref(head), data) == 0
-    try:
-        yield
-    finally:
-        data[0] = before
-        assert libc.capset(ctypes.byref(head), data) == 0
 
 
 def problems_of(place: Place, kind: str, work: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
