@@ -113,7 +113,12 @@ class CommandTable(click.Group):
 
 def _apply_project_settings(ctx: click.Context, name: str, command: click.Command | None) -> None:
     """Make what pyproject.toml says the defaults of a command; no command line needs to repeat it."""
-    settings = find_settings(Path.cwd())
+    try:
+        here = Path.cwd()
+    except FileNotFoundError as error:
+        msg = "the current folder was removed; change to another one"
+        raise InputError(msg) from error
+    settings = find_settings(here)
     unknown = [one for one in settings.table if one not in COMMANDS] if settings is not None else []
     if settings is not None and unknown:
         near = get_close_matches(unknown[0], COMMANDS, n=1)

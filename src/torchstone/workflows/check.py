@@ -1,5 +1,6 @@
 """Check a model on a backend: capture it, run its modules and ops in separate processes, weigh failures by FLOPs."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -215,7 +216,7 @@ def _live_subject(subject: "str | nn.Module | Trace", inputs: object, model: "nn
 def _result_folder(path: Path | None) -> Iterator[Folder]:
     if path is not None:
         with exclusive(path):
-            yield Folder(path=path.resolve())
+            yield Folder(path=Path(os.path.realpath(path)))
         return
     with temporary_folder("check") as temporary:
         yield Folder(path=temporary)
