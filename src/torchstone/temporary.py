@@ -103,17 +103,18 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
                 yield stream
             return
         with _new_unfinished(path.parent) as file:
-            unfinished = Path(file.name)
+            unfinished, complete = Path(file.name), False
             try:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
                 unfinished.chmod(0o666 & ~_umask())
                 unfinished.replace(path)
-            except BaseException:
-                with suppress(OSError):  # what went wrong first is reported
-                    unfinished.unlink(missing_ok=True)
-                raise
+                complete = True
+            finally:
+                if not complete:
+                    with suppress(OSError):  # what went wrong first is reported
+                        unfinished.unlink(missing_ok=True)
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error  # a full disk names no file
 
@@ -122,16 +123,21 @@ def _new_unfinished(folder: Path) -> IO[bytes]:
     """A new file that is locked while it is open; another process may remove it, or its folder, before that."""
     while True:
         folder.mkdir(parents=True, exist_ok=True)
-        file = NamedTemporaryFile(dir=folder, prefix=f".{os.getpid()}-", suffix=".part", delete=False)  # noqa: SIM115
-        if os.name != "posix":
+        file = NamedTemporaryFile(dir=folder, prefix=f".{os.getpid()}-", suffix=".part", delete=False)  # noqa: SIM115 - the caller closes it
+        if _is_ours(file):
             return file
+        file.close()
+
+
+def _is_ours(file: IO[bytes]) -> bool:
+    """Lock a new file; False where it was removed before."""
+    if os.name == "posix":
         import fcntl
 
         with suppress(OSError):  # a file system without locks
             fcntl.flock(file.fileno(), fcntl.LOCK_EX)
-        if Path(file.name).exists():
-            return file
-        file.close()
+            return os.fstat(file.fileno()).st_nlink > 0
+    return True
 
 
 def _is_stream(path: Path) -> bool:
@@ -139,6 +145,8 @@ def _is_stream(path: Path) -> bool:
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):  # what is wrong is found again when the file is written
+        return False
+    if os.name != "posix":
         return False
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         real = os.path.realpath(path.parent)

@@ -169,7 +169,9 @@ def survive(host: Host, command: Command, work: Path, fault: Fault, expected: di
     where = "kill" if fault.error == KILL else fault.call
     host.counts[f"{where} in a worker" if fault.in_children else where] += 1
     killed = fault.error == KILL and not fault.in_children
-    problems = list(_after_kill(answer, work / "out") if killed else _wrong(answer, work / "out", before, expected))
+    problems = list(
+        _after_kill(answer, work / "out") if killed else _wrong(answer, command, work / "out", before, expected)
+    )
     problems += _left_running(answer)
     problems += _run_again(host, command, work, expected)
     return [f"{command.arguments}: {fault}: {one}" for one in problems]
@@ -186,7 +188,7 @@ def survive_signal(host: Host, command: Command, work: Path, sent: Signal, expec
     if sent.target == "worker":  # the command itself was not signalled
         refused = answer.get("code") == EXIT_BAD_INPUT and "exit code -9" in answer["err"]
         if refused:  # the process that lists the backends; what was killed is said in a sentence
-            problems += _wrong(answer, work / "out", {}, expected)
+            problems += _wrong(answer, command, work / "out", {}, expected)
         elif answer.get("code") != command.code:
             problems.append(f"it ends with {answer.get('code', answer.get('died'))}: {answer.get('err')}")
         else:
@@ -260,13 +262,19 @@ def _unreadable(out: Path) -> Iterator[str]:
         yield f"a file is half written: {failure}"
 
 
-def _wrong(answer: dict[str, Any], out: Path, before: dict[str, object], expected: dict[str, object]) -> Iterator[str]:
+def _wrong(
+    answer: dict[str, Any], command: Command, out: Path, before: dict[str, object], expected: dict[str, object]
+) -> Iterator[str]:
     """What must not be after a failure."""
     if "died" in answer:
         yield f"the process died with {answer['died']}"
         return
-    if answer["code"] not in (0, 1, 2) or "internal error" in answer["err"] or "Traceback" in answer["err"]:
-        yield f"exit code {answer['code']}: {answer['err'][-600:]}"
+    if (
+        answer["code"] not in (0, 1, 2)
+        or "internal error" in answer["out"] + answer["err"]
+        or "Traceback" in answer["err"]
+    ):
+        yield f"exit code {answer['code']}: {answer['out'][-600:]}{answer['err'][-600:]}"
     if answer["code"] == 2 and not answer["err"].splitlines()[-1].startswith(("torchstone: error: ", "Error: ")):
         yield f"no sentence: {answer['err'][-300:]}"
     yield from (f"{name} was left behind" for name in unfinished_in(out))
@@ -275,7 +283,7 @@ def _wrong(answer: dict[str, Any], out: Path, before: dict[str, object], expecte
     except (ValueError, EOFError, OSError) as failure:
         yield f"a file is half written: {failure}"
         return
-    if answer["code"] != EXIT_BAD_INPUT:
+    if answer["code"] == command.code:
         yield from (f"it succeeded with another {name}" for name in expected if found.get(name) != expected[name])
     if answer["code"] == 2 and not (before.keys() <= found.keys() or expected.keys() <= found.keys()):
         yield f"neither the old files nor the new ones are there: {sorted(found)}"

@@ -27,6 +27,7 @@ from torchstone.errors import (
     InputError,
     TorchstoneError,
     missing_extra,
+    refused_by_system,
 )
 from torchstone.report.text import fitted
 
@@ -193,9 +194,8 @@ def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str) 
         return EXIT_FINE
     except TorchstoneError as error:
         return _report(error, session, code=error.exit_code)
-    except OSError as error:  # a full disk, a folder without permission, no descriptor or process left
-        named = f"cannot use {error.filename}" if error.filename else "the system refused a file or process"
-        failure = InputError(f"{named}: {error.strerror or error}; run it again once that is resolved")
+    except OSError as error:
+        failure = refused_by_system(error)
         return _report(failure, session, code=failure.exit_code)
     except Exception as error:  # noqa: BLE001 - the outermost frame: whatever is left is an internal error
         missing = missing_extra(error, needed_for=" ".join([name, *given[:1]]))

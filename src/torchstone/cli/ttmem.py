@@ -1,5 +1,6 @@
 """ttmem: memory reports for people at a terminal, on this machine or far from it."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -240,7 +241,7 @@ def _ask_path(question: str) -> str:
             answer = str(click.prompt(question, default="", show_default=False, err=not _HAS_READLINE)).strip()
             if not answer:
                 return ""
-            given = str(Path(answer).expanduser()) if answer.startswith("~") else answer
+            given = os.path.expanduser(answer)  # noqa: PTH111 - it leaves an unknown user as it is
             try:
                 locate(given)
             except (UnreadableFileError, InputError) as error:
@@ -274,7 +275,7 @@ def _completion(names: list[str]) -> Iterator[None]:
 
 def completed_paths(text: str) -> list[str]:
     """The paths that begin with a text; folders end in a slash."""
-    start = Path(text).expanduser()
+    start = Path(os.path.expanduser(text))  # noqa: PTH111 - it leaves an unknown user as it is
     folder, begin = (start, "") if text.endswith("/") or not text else (start.parent, start.name)
     if not folder.is_dir():
         return []

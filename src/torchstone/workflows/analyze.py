@@ -9,7 +9,7 @@ from shlex import quote
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from torchstone.errors import InputError, TorchstoneError
+from torchstone.errors import InputError, TorchstoneError, refused_by_system
 from torchstone.foreign import foreign_code
 from torchstone.record import codec
 from torchstone.record.analysis import UNKNOWN, Analysis, AnalysisStage, StageState
@@ -129,12 +129,13 @@ class _Run:
         with foreign_code() as ran:  # a stage runs code of the user, of backends and of libraries
             answer = work()
             state = StageState.DONE
-        if isinstance(ran.error, _SkippedError):
-            answer, state = _Answer((str(ran.error),)), StageState.SKIPPED
-        elif isinstance(ran.error, TorchstoneError):
-            answer, state = _Answer((str(ran.error),)), StageState.FAILED
-        elif ran.error is not None:
-            said = " ".join(f"{type(ran.error).__name__}: {ran.error}".split())
+        error = refused_by_system(ran.error) if isinstance(ran.error, OSError) else ran.error
+        if isinstance(error, _SkippedError):
+            answer, state = _Answer((str(error),)), StageState.SKIPPED
+        elif isinstance(error, TorchstoneError):
+            answer, state = _Answer((str(error),)), StageState.FAILED
+        elif error is not None:
+            said = " ".join(f"{type(error).__name__}: {error}".split())
             answer, state = _Answer((f"internal error: {said}; run this stage alone with --debug",)), StageState.FAILED
         self.plan.end(name)
         self.stages.append(
