@@ -269,14 +269,19 @@ class HangError(BaseException):
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def wrong(code: int, out: str, err: str) -> Iterator[str]:
-    """What must not be, whatever was given."""
-    if code not in (EXIT_FINE, EXIT_FINDINGS, EXIT_BAD_INPUT) or "internal error" in err or "Traceback" in err:
+_SENTENCES = ("torchstone: error: ", "Error: ", "no report: ")
+
+
+def wrong(code: int, out: str, err: str, *, of_script: bool = False) -> Iterator[str]:
+    """What must not be, whatever was given; a script has an output and exit codes of its own."""
+    ran = of_script and "executing " in err
+    is_known = code in (EXIT_FINE, EXIT_FINDINGS, EXIT_BAD_INPUT) and "Traceback" not in err
+    if "internal error" in err or not (is_known or ran):
         yield f"exit code {code}: {err[-1500:]}"
-    sentences = [line for line in err.splitlines() if line.startswith(("torchstone: error: ", "Error: "))]
-    if code == EXIT_BAD_INPUT and (len(sentences) != 1 or err.splitlines()[-1] != sentences[0]):
+    sentences = [line for line in err.splitlines() if line.startswith(_SENTENCES)]
+    if not ran and code == EXIT_BAD_INPUT and (len(sentences) != 1 or err.splitlines()[-1] != sentences[0]):
         yield f"not one sentence: {err[-1500:]}"
-    if found := _CONTROL.search(out + err):
+    if not ran and (found := _CONTROL.search(out + err)):
         yield f"it prints {found[0]!r}: {(out + err)[max(0, found.start() - 80) : found.end() + 20]!r}"
 
 
@@ -309,7 +314,7 @@ def problems_of(place: Place, kind: str, work: Path, capsys: pytest.CaptureFixtu
     try:
         with limited():
             code = main.run(line, program=PROGRAMS[place.program], name=place.program)
-        found = list(wrong(code, *capsys.readouterr()))
+        found = list(wrong(code, *capsys.readouterr(), of_script=place.parameter.name == "script"))
     except HangError:
         found = ["it does not end"]
     if kind in ("pipe", "socket", "null", "zero", "full"):
