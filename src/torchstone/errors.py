@@ -118,6 +118,12 @@ class MissingExtraError(InputError):
         super().__init__(f"{needed_for} requires an optional dependency: pip install 'torchstone[{extra}]'")
 
 
+def refused_by_system(error: OSError) -> InputError:
+    """The error for a full disk, a folder without permission, or no descriptor or process left."""
+    named = f"cannot use {error.filename}" if error.filename else "the system refused a file or process"
+    return InputError(f"{named}: {error.strerror or error}; run it again once that is resolved")
+
+
 def unknown_name(kind: str, name: str, known: Sequence[str], where: str) -> InputError:
     """The error for a name that `where` does not have, with the nearest ones that it has."""
     near = get_close_matches(name, known, n=_NEAREST, cutoff=0.4) or [one for one in known if name in one][:_NEAREST]

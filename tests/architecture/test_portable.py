@@ -20,11 +20,12 @@ import sys
 for name in {absent!r}:
     sys.modules[name] = None
 import os
+from torchstone import temporary
 from torchstone.record import folder_lock
 class Elsewhere:
     name = "nt"
     __getattr__ = staticmethod(lambda name: getattr(os, name))
-folder_lock.os = Elsewhere()  # what it does where a folder cannot be locked
+folder_lock.os = temporary.os = Elsewhere()  # what it does where a folder cannot be locked
 from torchstone.cli.main import run
 ended = {{line: run(line.split()) for line in {commands!r}}}
 bad = {{line: code for line, code in ended.items() if code not in (0, 2 if line in ("db info", "ops") else 0)}}

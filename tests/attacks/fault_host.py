@@ -35,7 +35,7 @@ class ForkedPython(subprocess.Popen[bytes]):
 
     def _execute_child(self, args: list[str], *rest: Any) -> None:
         words = args[2:] if args[1:2] == ["-u"] else args[1:]
-        if args[0] != sys.executable or not words or not words[0].endswith(".py"):
+        if args[0] != sys.executable or not words or not words[0].endswith((".py", "-m")):
             super()._execute_child(args, *rest)  # type: ignore[misc]
             return
         (_, _, _, pass_fds, cwd, env, _, _, _, stdin, stdin_far, stdout_far, stdout, stderr_far, stderr, *_) = rest
@@ -70,9 +70,13 @@ def be_script(arguments: list[str], variables: dict[str, str], streams: tuple[in
     os.environ.clear()
     os.environ.update(variables)
     sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
-    sys.argv = arguments
+    sys.argv = arguments[arguments[0] == "-m" :]
     try:
-        runpy.run_path(arguments[0], run_name="__main__")
+        if arguments[0] == "-m":
+            sys.modules.pop(arguments[1], None)
+            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(arguments[0], run_name="__main__")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
@@ -111,11 +115,13 @@ def run_once(order: dict[str, Any], answer: int) -> None:
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         code = run(order["arguments"])
+    fired, calls = bool(shim.fault_fired()), shim.fault_seen()
+    shim.fault_arm(b"/", b"none", NEVER, 0)
     document = {
         "code": code,
         "loaded": [name for name in sys.modules if name.startswith(PACKAGES)],
-        "fired": Path(order["mark"]).exists() or bool(shim.fault_fired()),
-        "calls": shim.fault_seen(),
+        "fired": fired or Path(order["mark"]).exists(),
+        "calls": calls,
         "out": out.getvalue()[-4000:],
         "err": err.getvalue()[-4000:],
     }

@@ -25,6 +25,14 @@ FAULTS: dict[str, tuple[int, ...]] = {
     "open": (errno.EMFILE, errno.EACCES),
     "mkdir": (errno.EACCES, errno.ENOSPC),
     "fork": (errno.EAGAIN,),
+    "unlink": (errno.EACCES, errno.EIO),
+    "truncate": (errno.EIO,),
+    "chmod": (errno.EPERM,),
+    "lock": (errno.ENOLCK, errno.EIO),
+    "read": (errno.EIO,),
+    "stat": (errno.EACCES, errno.EIO),
+    "list": (errno.EACCES, errno.EIO),
+    "mmap": (errno.ENOMEM,),
 }
 KILL = -1  # instead of an error: the process ends, as by kill -9
 COUNT_ALL = 1 << 30  # a call that is never reached: only counts
@@ -49,6 +57,7 @@ class Fault:
     error: int
     nth: int
     in_children: bool = False  # in the processes that the command starts, not in its own
+    below: str = "."  # of what files; inputs, results, the cache and temporary files are below the working directory
 
     def __str__(self) -> str:
         where = " of a worker" if self.in_children else ""
@@ -126,7 +135,8 @@ def _order(work: Path, arguments: str, fault: Fault | None) -> dict[str, Any]:
     mark = work / "fired"
     mark.unlink(missing_ok=True)
     return {
-        "arguments": arguments.split(), "cwd": str(work), "environment": home, "below": str(work / "out"),
+        "arguments": arguments.split(), "cwd": str(work), "environment": home,
+        "below": str(work / "out" if fault is None else work / fault.below),
         "mark": str(mark), "fault": None if fault is None else {
             "call": fault.call, "nth": fault.nth, "errno": fault.error, "in_children": fault.in_children
         },
@@ -141,10 +151,10 @@ def undisturbed(host: Host, command: Command, work: Path) -> dict[str, object]:
     return files_of(work / "out")
 
 
-def numbers(host: Host, command: Command, work: Path, call: str, *, most: int) -> list[int]:
+def numbers(host: Host, command: Command, work: Path, call: str, *, most: int, below: str = ".") -> list[int]:
     """Which calls of a function to fail: all, or the first, the last and some between."""
     _prepare(host, command, work)
-    found = host.run(work, command.arguments, Fault(call=call, error=0, nth=COUNT_ALL))["calls"]
+    found = host.run(work, command.arguments, Fault(call=call, error=0, nth=COUNT_ALL, below=below))["calls"]
     if found <= most:
         return list(range(1, found + 1))
     return sorted({1 + place * (found - 1) // (most - 1) for place in range(most)})
@@ -159,7 +169,9 @@ def survive(host: Host, command: Command, work: Path, fault: Fault, expected: di
     where = "kill" if fault.error == KILL else fault.call
     host.counts[f"{where} in a worker" if fault.in_children else where] += 1
     killed = fault.error == KILL and not fault.in_children
-    problems = list(_after_kill(answer, work / "out") if killed else _wrong(answer, work / "out", before, expected))
+    problems = list(
+        _after_kill(answer, work / "out") if killed else _wrong(answer, command, work / "out", before, expected)
+    )
     problems += _left_running(answer)
     problems += _run_again(host, command, work, expected)
     return [f"{command.arguments}: {fault}: {one}" for one in problems]
@@ -176,7 +188,7 @@ def survive_signal(host: Host, command: Command, work: Path, sent: Signal, expec
     if sent.target == "worker":  # the command itself was not signalled
         refused = answer.get("code") == EXIT_BAD_INPUT and "exit code -9" in answer["err"]
         if refused:  # the process that lists the backends; what was killed is said in a sentence
-            problems += _wrong(answer, work / "out", {}, expected)
+            problems += _wrong(answer, command, work / "out", {}, expected)
         elif answer.get("code") != command.code:
             problems.append(f"it ends with {answer.get('code', answer.get('died'))}: {answer.get('err')}")
         else:
@@ -210,7 +222,7 @@ def _left_running(answer: dict[str, Any]) -> list[str]:
 def _run_again(host: Host, command: Command, work: Path, expected: dict[str, object]) -> Iterator[str]:
     repeated = host.run(work, command.again or command.arguments)
     if repeated.get("code") != command.code:
-        yield f"run again, it ends with {repeated.get('code')}: {repeated.get('err')}"
+        yield f"run again, it ends with {repeated.get('code')}: {repeated.get('out')}{repeated.get('err')}"
     else:
         yield from (f"run again, {one}" for one in _differences(work, expected))
     yield from (f"run again, it leaves {name}" for name in unfinished_in(work / "out"))
@@ -250,14 +262,20 @@ def _unreadable(out: Path) -> Iterator[str]:
         yield f"a file is half written: {failure}"
 
 
-def _wrong(answer: dict[str, Any], out: Path, before: dict[str, object], expected: dict[str, object]) -> Iterator[str]:
+def _wrong(
+    answer: dict[str, Any], command: Command, out: Path, before: dict[str, object], expected: dict[str, object]
+) -> Iterator[str]:
     """What must not be after a failure."""
     if "died" in answer:
         yield f"the process died with {answer['died']}"
         return
-    if answer["code"] not in (0, 1, 2) or "internal error" in answer["err"] or "Traceback" in answer["err"]:
-        yield f"exit code {answer['code']}: {answer['err'][-600:]}"
-    if answer["code"] == 2 and "torchstone: error: " not in answer["err"].splitlines()[-1]:
+    if (
+        answer["code"] not in (0, 1, 2)
+        or "internal error" in answer["out"] + answer["err"]
+        or "Traceback" in answer["err"]
+    ):
+        yield f"exit code {answer['code']}: {answer['out'][-600:]}{answer['err'][-600:]}"
+    if answer["code"] == 2 and not answer["err"].splitlines()[-1].startswith(("torchstone: error: ", "Error: ")):
         yield f"no sentence: {answer['err'][-300:]}"
     yield from (f"{name} was left behind" for name in unfinished_in(out))
     try:
@@ -265,7 +283,7 @@ def _wrong(answer: dict[str, Any], out: Path, before: dict[str, object], expecte
     except (ValueError, EOFError, OSError) as failure:
         yield f"a file is half written: {failure}"
         return
-    if answer["code"] == 0:
-        yield from (f"it succeeded without {name}" for name in expected if name not in found)
+    if answer["code"] == command.code:
+        yield from (f"it succeeded with another {name}" for name in expected if found.get(name) != expected[name])
     if answer["code"] == 2 and not (before.keys() <= found.keys() or expected.keys() <= found.keys()):
         yield f"neither the old files nor the new ones are there: {sorted(found)}"

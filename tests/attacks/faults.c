@@ -5,6 +5,7 @@
  * armed by the variable FAULT_IN_CHILDREN instead: each of them fails at its own n-th call, and leaves the file
  * FAULT_MARK. The error KILL ends the process instead, as kill -9 does; a write has then written the half of its data. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -58,7 +61,7 @@ static int hit(const char *call) {
 
 static int of_path(const char *call, const char *path) {
     char whole[8192];
-    if (!armed || !path) return 0;
+    if (!armed || !path || strcmp(call, wanted) != 0) return 0;
     if (path[0] != '/') {
         if (!getcwd(whole, 4096)) return 0;
         strncat(whole, "/", 2);
@@ -70,7 +73,7 @@ static int of_path(const char *call, const char *path) {
 
 static int of_file(const char *call, int descriptor) {
     char link[64], path[4096];
-    if (!armed) return 0;
+    if (!armed || strcmp(call, wanted) != 0) return 0;
     snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
     ssize_t length = readlink(link, path, sizeof path - 1);
     if (length <= 0) return 0;
@@ -94,21 +97,86 @@ ssize_t pwrite64(int fd, const void *data, size_t size, off64_t at) {
     if (fails) kill(getpid(), SIGKILL);
     return written;
 }
-int fsync(int fd) {
-    if (of_file("fsync", fd)) return -1;
-    return REAL(int, "fsync", int)(fd);
+ssize_t read(int fd, void *data, size_t size) {
+    if (of_file("read", fd)) return -1;
+    return REAL(ssize_t, "read", int, void *, size_t)(fd, data, size);
 }
-int fdatasync(int fd) {
-    if (of_file("fsync", fd)) return -1;
-    return REAL(int, "fdatasync", int)(fd);
+ssize_t pread64(int fd, void *data, size_t size, off64_t at) {
+    if (of_file("read", fd)) return -1;
+    return REAL(ssize_t, "pread64", int, void *, size_t, off64_t)(fd, data, size, at);
 }
 int rename(const char *from, const char *to) {
     if (of_path("rename", to)) return -1;
     return REAL(int, "rename", const char *, const char *)(from, to);
 }
-int mkdir(const char *path, mode_t mode) {
-    if (of_path("mkdir", path)) return -1;
-    return REAL(int, "mkdir", const char *, mode_t)(path, mode);
+
+/* Functions of a descriptor, and of a path; `call` is the name that a fault gives to a group of them. */
+#define OF_FILE(call, name, parameters, arguments) \
+    int name parameters { return of_file(call, fd) ? -1 : ((int (*) parameters)dlsym(RTLD_NEXT, #name))arguments; }
+#define OF_PATH(call, name, parameters, arguments) \
+    int name parameters { return of_path(call, path) ? -1 : ((int (*) parameters)dlsym(RTLD_NEXT, #name))arguments; }
+
+OF_FILE("fsync", fsync, (int fd), (fd))
+OF_FILE("fsync", fdatasync, (int fd), (fd))
+OF_FILE("truncate", ftruncate, (int fd, off_t size), (fd, size))
+OF_FILE("truncate", ftruncate64, (int fd, off64_t size), (fd, size))
+OF_FILE("chmod", fchmod, (int fd, mode_t mode), (fd, mode))
+OF_FILE("chmod", fchown, (int fd, uid_t user, gid_t group), (fd, user, group))
+OF_FILE("lock", flock, (int fd, int operation), (fd, operation))
+OF_FILE("stat", fstat, (int fd, struct stat *found), (fd, found))
+OF_FILE("stat", fstat64, (int fd, struct stat64 *found), (fd, found))
+OF_PATH("mkdir", mkdir, (const char *path, mode_t mode), (path, mode))
+OF_PATH("unlink", unlink, (const char *path), (path))
+OF_PATH("unlink", rmdir, (const char *path), (path))
+OF_PATH("chmod", chmod, (const char *path, mode_t mode), (path, mode))
+OF_PATH("stat", stat, (const char *path, struct stat *found), (path, found))
+OF_PATH("stat", stat64, (const char *path, struct stat64 *found), (path, found))
+OF_PATH("stat", lstat, (const char *path, struct stat *found), (path, found))
+OF_PATH("stat", lstat64, (const char *path, struct stat64 *found), (path, found))
+OF_PATH("stat", fstatat, (int at, const char *path, struct stat *found, int flags), (at, path, found, flags))
+OF_PATH("stat", fstatat64, (int at, const char *path, struct stat64 *found, int flags), (at, path, found, flags))
+OF_PATH("stat", access, (const char *path, int mode), (path, mode))
+int unlinkat(int at, const char *path, int flags) { /* shutil.rmtree names what is in an open folder */
+    if (at == AT_FDCWD ? of_path("unlink", path) : of_file("unlink", at)) return -1;
+    return REAL(int, "unlinkat", int, const char *, int)(at, path, flags);
+}
+static int set_lock(const char *name, int fd, int operation, void *argument) {
+    if ((operation == F_SETLK || operation == F_SETLKW) && of_file("lock", fd)) return -1;
+    return REAL(int, name, int, int, ...)(fd, operation, argument);
+}
+int fcntl(int fd, int operation, ...) {
+    va_list rest;
+    va_start(rest, operation);
+    void *argument = va_arg(rest, void *);
+    va_end(rest);
+    return set_lock("fcntl", fd, operation, argument);
+}
+int fcntl64(int fd, int operation, ...) {
+    va_list rest;
+    va_start(rest, operation);
+    void *argument = va_arg(rest, void *);
+    va_end(rest);
+    return set_lock("fcntl64", fd, operation, argument);
+}
+void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset) {
+    if (fd >= 0 && of_file("mmap", fd)) return MAP_FAILED;
+    return REAL(void *, "mmap", void *, size_t, int, int, int, off_t)(at, size, protection, flags, fd, offset);
+}
+void *mmap64(void *at, size_t size, int protection, int flags, int fd, off64_t offset) {
+    if (fd >= 0 && of_file("mmap", fd)) return MAP_FAILED;
+    return REAL(void *, "mmap64", void *, size_t, int, int, int, off64_t)(at, size, protection, flags, fd, offset);
+}
+DIR *opendir(const char *path) {
+    if (of_path("list", path)) return NULL;
+    return REAL(DIR *, "opendir", const char *)(path);
+}
+DIR *fdopendir(int fd) {
+    if (of_file("list", fd)) return NULL;
+    return REAL(DIR *, "fdopendir", int)(fd);
+}
+struct dirent64 *readdir64(DIR *folder) {
+    if (of_file("list", dirfd(folder))) return NULL;
+    return REAL(struct dirent64 *, "readdir64", DIR *)(folder);
 }
 static int opened(const char *name, const char *path, int flags, mode_t mode) {
     if (of_path("open", path)) return -1;

@@ -113,6 +113,18 @@ def read_only_home(folder: Path) -> Place:
     return Place(folder=folder, variables={"HOME": "/proc"})  # no user may write there
 
 
+def no_temporary_folder(folder: Path) -> Place:
+    return Place(folder=folder, variables={"TMPDIR": "/nowhere"})  # Python takes another one
+
+
+def home_that_is_a_file(folder: Path) -> Place:
+    return Place(folder=folder, variables={"HOME": str(folder / "net.py"), "XDG_CACHE_HOME": str(folder / "net.py")})
+
+
+def without_assertions(folder: Path) -> Place:
+    return Place(folder=folder, variables={"PYTHONOPTIMIZE": "2", "TERM": "dumb", "COLUMNS": "1"})
+
+
 PLACES: dict[str, Callable[[Path], Place]] = {
     "no HOME": no_home,
     "the C locale": plain_locale,
@@ -121,6 +133,9 @@ PLACES: dict[str, Callable[[Path], Place]] = {
     "a small /dev/shm": small_shared_memory,
     "a clock that goes back": clock_that_goes_back,
     "a home that cannot be written": read_only_home,
+    "no folder for temporary files": no_temporary_folder,
+    "a home that is a file": home_that_is_a_file,
+    "without assertions, in a terminal of one column": without_assertions,
     "a load of 20": usual,
 }
 

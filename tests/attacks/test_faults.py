@@ -102,7 +102,7 @@ def fail_some(host: Host, command: Command, work: Path, *, most: int) -> list[st
 
 @pytest.mark.parametrize("name", LIGHT)
 def test_a_failing_call_leaves_the_old_file_or_the_new_one(name: str, host: Host, work: Path) -> None:
-    assert fail_some(host, LIGHT[name], work, most=8) == []
+    assert fail_some(host, LIGHT[name], work, most=4) == []
 
 
 @pytest.mark.heavy

@@ -59,13 +59,13 @@ def warm_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 def kill_some(host: Host, command: Command, work: Path, *, most: int) -> list[str]:
     """Kill a command at up to `most` of its calls, drawn from all of them."""
     expected = undisturbed(host, command, work)
-    points = [(call, nth) for call in CALLS for nth in numbers(host, command, work, call, most=100_000)]
+    points = [(call, nth) for call in CALLS for nth in numbers(host, command, work, call, most=100_000, below="out")]
     dice = random.Random(command.arguments)  # noqa: S311 - points, not secrets
     before = host.counts["kill"]
     problems = [
         problem
         for call, nth in dice.sample(points, min(most, len(points)))
-        for problem in survive(host, command, work, Fault(call=call, error=KILL, nth=nth), expected)
+        for problem in survive(host, command, work, Fault(call=call, error=KILL, nth=nth, below="out"), expected)
     ]
     assert host.counts["kill"] > before
     return problems

@@ -1,3 +1,4 @@
+import shlex
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,11 @@ def test_a_file_is_replaced_only_on_demand(tmp_path: Path, capsys: pytest.Captur
     assert target.read_text() == "mine"
     assert "--force" in capsys.readouterr().err
     assert run(["memory", "last-run", str(log), "-o", str(target), "--force"]) == EXIT_FINE
+
+
+def test_the_suggested_command_can_be_run_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, _ = log_in(tmp_path)
+    assert run(["memory", "last-run", str(log), "-o", str(tmp_path / "a folder's" / "x y.log")]) == EXIT_FINE
+    _, _, suggested = capsys.readouterr().err.partition("next: torchstone ")
+
+    assert run(shlex.split(suggested)) == EXIT_FINE

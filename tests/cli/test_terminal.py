@@ -2,6 +2,11 @@
 
 import io
 import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -77,3 +82,26 @@ def test_a_full_disk_ends_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> N
     assert err == (
         "torchstone: error: cannot use out/trace.json: No space left on device; run it again once that is resolved\n"
     )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the shell is that of POSIX")
+@pytest.mark.parametrize("streams", [">&-", "2>&-", "<&- >&- 2>&-", ">&- 2>/dev/full", "2>/dev/full"])
+@pytest.mark.parametrize(("command", "code"), [("cache info", 0), ("report nowhere", 2), ("cost", 2)])
+def test_streams_that_are_closed_or_full_change_no_exit_code(streams: str, command: str, code: int) -> None:
+    line = f"exec {shlex.quote(sys.executable)} -m torchstone {command} {streams}"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TORCHSTONE_CACHE": "kept"}
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, env=environment, timeout=600)
+
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a folder in use cannot be removed elsewhere")
+def test_a_current_folder_that_was_removed_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+
+    assert run(["models"]) == EXIT_BAD_INPUT
+    assert capsys.readouterr().err == "torchstone: error: the current folder was removed; change to another one\n"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.memory.log_generator.serving import ranked_log, serving_log
 from torchstone.errors import UnreadableFileError
-from torchstone.memory.log_source import read_chunks, read_lines
+from torchstone.memory.log_source import LONGEST_LINE_BYTES, read_chunks, read_lines
 from torchstone.memory.read_log import choose_last_run, parse_log, write_last_run
 
 LOG = serving_log(1, order=(0, 2, 1, 2))[0]
@@ -79,3 +79,18 @@ def test_the_last_run_of_one_process_has_no_line_of_another(tmp_path: Path) -> N
     assert len(short.graphs) == len(whole.graphs) == 3
     assert {one.module for one in short.graphs} == {one.module for one in whole.graphs}
     assert max(short.memories[0].allocated.values()) <= truths[1].peak("DRAM")
+
+
+def test_a_line_without_an_end_is_kept_up_to_a_limit(tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_bytes(b"first\n" + b"a" * (3 * LONGEST_LINE_BYTES) + b"\nlast\n")
+
+    first, cut, last = read_lines(tmp_path / "x.log")
+    assert (first, last) == (b"first\n", b"last\n")
+    assert LONGEST_LINE_BYTES <= len(cut) < 2 * LONGEST_LINE_BYTES
+
+
+def test_zeros_are_not_taken_for_utf_16(tmp_path: Path) -> None:
+    """A log that another program truncates while it is written begins with them."""
+    (tmp_path / "x.log").write_bytes(b"\0" * 10_000 + b"text\n")
+
+    assert b"".join(read_lines(tmp_path / "x.log")).endswith(b"\0text\n")

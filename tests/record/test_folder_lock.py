@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from torchstone.errors import InputError
-from torchstone.record.codec import replacing
-from torchstone.record.folder_lock import exclusive, remove_unfinished, unfinished_prefix
+from torchstone.record.folder_lock import exclusive
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="folders are not locked there")
 HOLDER = """import sys; from pathlib import Path
@@ -20,13 +19,6 @@ from torchstone.record.folder_lock import exclusive
 with exclusive(Path(sys.argv[1])):
     print("locked", flush=True)
     sys.stdin.read()
-"""
-KILLED = """import os, signal, sys; from pathlib import Path
-from torchstone.record.codec import replacing
-with replacing(Path(sys.argv[1])) as file:
-    file.write(b"half")
-    file.flush()
-    os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -94,36 +86,3 @@ def test_a_folder_that_cannot_be_created_is_one_sentence(tmp_path: Path) -> None
     refused = pytest.raises(InputError, match=r"cannot write to .*file/d: .*; choose another --dir")
     with refused, exclusive(tmp_path / "file" / "d"):
         pytest.fail("it was created")
-
-
-def test_what_a_killed_process_left_is_removed_and_what_a_running_one_writes_is_not(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "x.json")], check=False, env=environment)
-    assert len(list(tmp_path.glob(".*.part"))) == 1
-    own = tmp_path / f"{unfinished_prefix()}abcdefgh.part"
-    other = tmp_path / ".mine.part"
-    own.touch()
-    other.touch()
-
-    remove_unfinished(tmp_path)
-
-    assert set(tmp_path.iterdir()) == {own, other}
-
-
-def test_a_block_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"old")
-    with pytest.raises(TypeError), replacing(tmp_path / "x") as file:
-        file.writelines([b"new", 1])  # type: ignore[list-item]
-
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"x": b"old"}
-
-
-def test_unfinished_files_of_killed_processes_are_removed_from_folders_below(tmp_path: Path) -> None:
-    target = tmp_path / "a" / "b" / "file.json"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", KILLED, str(target)], check=False, env=environment)
-    (tmp_path / "a" / f"{unfinished_prefix()}12345678.part").touch()  # of this process, which is there
-    assert len(list(tmp_path.rglob(".*.part"))) == 2
-
-    remove_unfinished(tmp_path, below=True)
-    assert [path.parent.name for path in tmp_path.rglob(".*.part")] == ["a"]

@@ -1,15 +1,18 @@
 """The server is attacked here the way a hostile page, neighbour or link would do it."""
 
+import os
 import re
 import socket
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
+from tests.attacks.rights import without_override
 from tests.report.folders import page_of
 from tests.report.traces import one_op
 from torchstone.errors import InputError
@@ -208,6 +211,12 @@ def raw(server: ReportServer, request: bytes) -> bytes:
         b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 500 + b"\r\n",
         b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -5\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nx",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n",
+        b"GET http://evil.example/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nA: " + b"a" * 70_000 + b"\r\n\r\n",
+        b"GET /run/report.html\0 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET * HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
     ],
 )
 def test_a_malformed_request_is_refused_without_a_traceback(
@@ -239,6 +248,9 @@ def test_every_answer_restricts_what_a_page_may_load(folder: Path, target: str) 
         ("bytes=-4", 206, slice(-4, None)),
         ("bytes=0-99999999999", 206, slice(None)),
         ("bytes=99999999999-", 416, None),
+        ("bytes=-0", 416, None),
+        ("bytes=5-2", 200, slice(None)),
+        ("bytes=99999999999999999999-", 200, slice(None)),
         ("bytes=0-1,3-4", 200, slice(None)),
         ("lines=0-1", 200, slice(None)),
         ("bytes=-", 200, slice(None)),
@@ -253,6 +265,68 @@ def test_a_part_of_a_file_can_be_asked_for(folder: Path, wanted: str, status: in
     assert int(head.split()[1]) == status
     if piece is not None:
         assert content == whole[piece]
+    else:
+        assert f"Content-Range: bytes */{len(whole)}\r\n".encode() in head
+
+
+@pytest.mark.parametrize(
+    ("method", "header", "status"),
+    [
+        ("HEAD", "Range: bytes=0-3", 200),  # a range is one of the content, and there is none
+        ("GET", 'Range: bytes=0-3\r\nIf-Range: "another"', 200),
+        ("GET", "Range: bytes=0-3\r\nIf-Range: Wed, 21 Oct 2015 07:28:00 GMT", 200),
+        ("GET", "Range: bytes=0-3\r\nIf-Range: {tag}", 206),
+    ],
+)
+def test_a_part_is_given_only_of_the_content_that_the_reader_has(
+    folder: Path, method: str, header: str, status: int
+) -> None:
+    with serving(folder) as server:
+        tag = ask(server, "/run/report.html")[0].headers["ETag"]
+        lines = header.format(tag=tag)
+        answer = raw(server, f"{method} /run/report.html HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}\r\n\r\n".encode())
+
+    assert int(answer.split()[1]) == status
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are text elsewhere")
+def test_files_that_cannot_be_given_do_not_keep_the_others_from_being_listed(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "circle.html").symlink_to("circle.html")
+    (folder / "dangling.html").symlink_to("nowhere.html")
+    os.mkfifo(folder / "pipe.html")
+    (folder / "folder.html").mkdir()
+    (folder / "caf\udce9.html").write_text("x")
+    with serving(folder) as server:
+        index, content = ask(server, "/")
+        names = ("circle", "dangling", "pipe", "folder")
+        statuses = [ask(server, f"/{name}.html")[0].status for name in names]
+        odd, _ = ask(server, "/caf%E9.html")
+
+    assert index.status == 200
+    assert b"run/report.html" in content
+    assert not any(f"{name}.html".encode() in content for name in names)
+    assert statuses == [404] * 4
+    assert b'"/caf%E9.html"' in content
+    assert odd.status == 200
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it is Linux's")
+def test_a_page_that_this_user_may_not_read_is_not_found(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (folder / "run" / "report.html").chmod(0)
+    with without_override(), serving(folder) as server:
+        assert ask(server, "/run/report.html")[0].status == 404
+    assert capfd.readouterr().err == ""
+
+
+def test_slow_requests_do_not_keep_others_waiting(folder: Path) -> None:
+    with serving(folder) as server, ExitStack() as opened:
+        for _ in range(100):
+            slow = opened.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=600))
+            slow.sendall(b"GET / HTTP/1.1\r\nX")
+        assert ask(server, "/")[0].status == 200
 
 
 def test_the_address_of_ipv6_is_served(folder: Path) -> None:

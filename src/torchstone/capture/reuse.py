@@ -5,7 +5,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn

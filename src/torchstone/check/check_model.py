@@ -47,9 +47,9 @@ from torchstone.models.inputs import InputOptions
 from torchstone.record.check import CheckedModules, CheckResult, Drift, Outcome, UnitResult
 from torchstone.record.codec import save, write_atomically
 from torchstone.record.files import read_json
-from torchstone.record.folder_lock import remove_unfinished
 from torchstone.record.task import Environment
 from torchstone.record.trace import Trace
+from torchstone.temporary import remove_unfinished
 from torchstone.workers.local_pool import LocalPool
 
 if TYPE_CHECKING:

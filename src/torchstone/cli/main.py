@@ -27,6 +27,7 @@ from torchstone.errors import (
     InputError,
     TorchstoneError,
     missing_extra,
+    refused_by_system,
 )
 from torchstone.report.text import fitted
 
@@ -113,7 +114,12 @@ class CommandTable(click.Group):
 
 def _apply_project_settings(ctx: click.Context, name: str, command: click.Command | None) -> None:
     """Make what pyproject.toml says the defaults of a command; no command line needs to repeat it."""
-    settings = find_settings(Path.cwd())
+    try:
+        here = Path.cwd()
+    except FileNotFoundError as error:
+        msg = "the current folder was removed; change to another one"
+        raise InputError(msg) from error
+    settings = find_settings(here)
     unknown = [one for one in settings.table if one not in COMMANDS] if settings is not None else []
     if settings is not None and unknown:
         near = get_close_matches(unknown[0], COMMANDS, n=1)
@@ -188,9 +194,8 @@ def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str) 
         return EXIT_FINE
     except TorchstoneError as error:
         return _report(error, session, code=error.exit_code)
-    except OSError as error:  # a full disk, a folder without permission, no descriptor or process left
-        named = f"cannot use {error.filename}" if error.filename else "the system refused a file or process"
-        failure = InputError(f"{named}: {error.strerror or error}; run it again once that is resolved")
+    except OSError as error:
+        failure = refused_by_system(error)
         return _report(failure, session, code=failure.exit_code)
     except Exception as error:  # noqa: BLE001 - the outermost frame: whatever is left is an internal error
         missing = missing_extra(error, needed_for=" ".join([name, *given[:1]]))
@@ -200,6 +205,9 @@ def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str) 
 
 def _invoke(program: click.Command, arguments: Sequence[str], name: str, session: Session) -> object:
     """What click's own main does, but for errors: it would end the process when the reader closes the pipe."""
+    if any("\0" in one for one in arguments):  # no shell passes it; functions of files raise an error of their own
+        msg = "an argument contains a null byte, which no file name has"
+        raise InputError(msg)
     completion = f"_{name}_COMPLETE".replace("-", "_").upper()
     if completion in os.environ:
         return shell_complete(program, {}, name, completion, os.environ[completion])

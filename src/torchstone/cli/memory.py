@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from shlex import join, quote
 
 import click
 
@@ -158,9 +159,9 @@ def print_script_report(session: Session, report: ScriptReport) -> int:
         click.echo(f"no report: {problem}", err=True)
     if report.page is not None:
         click.echo(report.page)
-        progress.note(f"next: torchstone memory show {report.folder.path}")
+        progress.note(f"next: torchstone memory show {quote(str(report.folder.path))}")
     elif not report.problems:
-        progress.note(f"next: torchstone memory show {report.folder.log}")
+        progress.note(f"next: torchstone memory show {quote(str(report.folder.log))}")
         return report.exit_code
     if report.exit_code:
         progress.note(f"the script ended with exit code {report.exit_code}")
@@ -247,7 +248,7 @@ def parse(session: Session, /, *, as_json: bool, **fields: object) -> None:
         click.echo(msgspec.json.encode(show_document(parsed.study) | {"directory": str(parsed.folder.path)}))
     else:
         click.echo(head_text(parsed.study))
-    progress.note(f"next: torchstone memory report {parsed.folder.path}")
+    progress.note(f"next: torchstone memory report {quote(str(parsed.folder.path))}")
 
 
 @command.command(short_help="Write the HTML page of a log or folder.")
@@ -299,7 +300,7 @@ def last_run(session: Session, /, **fields: object) -> None:
         progress.note(f"kept lines {part.first_line} to {part.last_line}: {part.what}")
     for note in short.last_run.notes:
         progress.note(f"warning: {note}")
-    progress.note(f"{many(short.lines, 'line')}; next: torchstone memory show {short.path}")
+    progress.note(f"{many(short.lines, 'line')}; next: torchstone memory show {quote(str(short.path))}")
 
 
 @command.command(short_help="Compare runs.")
@@ -373,7 +374,8 @@ def history(session: Session, *, name: str, as_json: bool) -> None:
     rows = [(f"{one.folder.name}  {one.written:%Y-%m-%d %H:%M}", one.study) for one in runs]
     click.echo(runs_text(rows, paint=paint))
     if len(runs) > 1:
-        TerminalProgress(session).note(f"next: torchstone memory compare {runs[-2].folder.name} {runs[-1].folder.name}")
+        last_two = join(one.folder.name for one in runs[-2:])
+        TerminalProgress(session).note(f"next: torchstone memory compare {last_two}")
 
 
 @command.command(short_help="Check the peaks of a run against a budget.")

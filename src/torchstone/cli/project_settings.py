@@ -77,6 +77,7 @@ class ProjectSettings(NamedTuple):
         values = given if isinstance(given, list) else [given]
         kinds = (bool,) if option.is_flag else (str, int, float)
         fits = all(isinstance(one, kinds) and (option.is_flag or not isinstance(one, bool)) for one in values)
+        fits = fits and "\0" not in str(given)
         if not fits or (isinstance(given, list) and not option.multiple):
             wanted = "true or false" if option.is_flag else "a text or a number"
             msg = f"{self.file}: {where} is {given!r}; it takes {wanted}" + (" or a list" if option.multiple else "")

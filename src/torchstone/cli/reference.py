@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -146,7 +147,7 @@ def _show_outcome(outcome: "ReferenceOutcome", session: Session, *, as_json: boo
         click.echo(
             f"wrote {folder / CHECKLIST_PAGE} and the files it lists; report: {folder / 'report.html'}", err=True
         )
-        click.echo(f"next: torchstone reference compare {folder} YOUR_OUTPUTS.safetensors", err=True)
+        click.echo(f"next: torchstone reference compare {quote(str(folder))} YOUR_OUTPUTS.safetensors", err=True)
 
 
 _pcc_option = click.option(

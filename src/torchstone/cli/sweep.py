@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -133,7 +134,7 @@ def generate(session: Session, /, *, allow_empty: bool, as_json: bool, **fields:
     click.echo(json_document(GENERATE_SCHEMA, summary) if as_json else generate_text(summary))
     progress.note(f"{many(len(result.changed_files), 'file')} changed in {request.folder / 'vectors'}")
     backend = "ttnn" if any(vector.role == "ttnn" for vector in result.vectors) else "eager"
-    progress.note(f"next: torchstone sweep run --dir {request.folder} --backend {backend}")
+    progress.note(f"next: torchstone sweep run --dir {quote(str(request.folder))} --backend {backend}")
     return EXIT_FINE if summary.valid or allow_empty else EXIT_FINDINGS
 
 
@@ -310,8 +311,8 @@ def _print_run(session: Session, finished: "SweepRun", folder: Path, *, as_json:
     progress = TerminalProgress(session)
     failed = next((one for one in finished.results if one.status in FAILED and one.configuration), None)
     if failed is not None:
-        progress.note(f"next: torchstone sweep repro {short_id(failed.id)} --dir {folder}")
-    progress.note(f"next: torchstone sweep report --dir {folder} --html")
+        progress.note(f"next: torchstone sweep repro {short_id(failed.id)} --dir {quote(str(folder))}")
+    progress.note(f"next: torchstone sweep report --dir {quote(str(folder))} --html")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,7 +349,7 @@ def report(session: Session, /, *, as_json: bool, **fields: object) -> None:
     if options.html:
         progress = TerminalProgress(session)
         progress.note(f"wrote {write_history(history, options.folder)}")
-        progress.note(f"next: torchstone serve {options.folder}")
+        progress.note(f"next: torchstone serve {quote(str(options.folder))}")
     if options.vector_id:
         _print_vector(history, options.vector_id, as_json=as_json)
     elif as_json:
@@ -579,7 +580,7 @@ def import_files(session: Session, /, **fields: object) -> None:
         click.echo(run_text(import_from_tt_metal(request)))
         return
     click.echo(imported_text(vectors))
-    TerminalProgress(session).note(f"next: torchstone sweep run --dir {request.folder} --backend inductor")
+    TerminalProgress(session).note(f"next: torchstone sweep run --dir {quote(str(request.folder))} --backend inductor")
 
 
 @command.command(short_help="Put torchstone's loader in the place of tt-metal's.")
@@ -596,4 +597,4 @@ def shim(session: Session, /, *, folder: Path) -> None:
 
     for path in write_shim(folder):
         click.echo(path)
-    TerminalProgress(session).note(f"next: PYTHONPATH={folder.resolve()}:$PYTHONPATH python ...")
+    TerminalProgress(session).note(f"next: PYTHONPATH={quote(str(folder.resolve()))}:$PYTHONPATH python ...")

@@ -5,10 +5,12 @@ terminal, move the cursor over lines that were printed before, or worse. Everyth
 one of these streams, so that no command has to think of it.
 """
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any, TextIO, cast
 
 MAX_ERROR_CHARACTERS = 2_000
@@ -38,19 +40,26 @@ def one_line(text: str) -> str:
 class PlainStream:
     """A text stream in front of another one, which makes control characters visible; all else is that of the other."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, may_fail: bool = False) -> None:
         self._stream = stream
+        self._ignored: tuple[type[OSError], ...] = (OSError,) if may_fail else ()
         self.errors = getattr(stream, "errors", None) or "strict"  # click unwraps streams that do not say so
 
     def write(self, text: str, /) -> int:
         """Write text; characters that the encoding does not have are written as escape sequences."""
         shown = visible(text)
-        try:
-            self._stream.write(shown)
-        except UnicodeEncodeError:
-            encoding = self._stream.encoding
-            self._stream.write(shown.encode(encoding, "backslashreplace").decode(encoding))
+        with suppress(*self._ignored):
+            try:
+                self._stream.write(shown)
+            except UnicodeEncodeError:
+                encoding = self._stream.encoding
+                self._stream.write(shown.encode(encoding, "backslashreplace").decode(encoding))
         return len(text)
+
+    def flush(self) -> None:
+        """Send what was written."""
+        with suppress(*self._ignored):
+            self._stream.flush()
 
     def writelines(self, lines: Iterable[str], /) -> None:
         """Write several texts."""
@@ -63,10 +72,16 @@ class PlainStream:
 
 @contextmanager
 def plain_output() -> Iterator[None]:
-    """While open, stdout and stderr make control characters visible."""
+    """While open, stdout and stderr make control characters visible.
+
+    A stream that the process was started without leads nowhere. What cannot be written to stderr is lost: a note must
+    not end a command, and there is no other place to report it.
+    """
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = cast("TextIO", PlainStream(sys.stdout)), cast("TextIO", PlainStream(sys.stderr))
-    try:
-        yield
-    finally:
-        sys.stdout, sys.stderr = before
+    with ExitStack() as opened:
+        out, err = (one or opened.enter_context(Path(os.devnull).open("w", encoding="utf-8")) for one in before)
+        sys.stdout, sys.stderr = cast("TextIO", PlainStream(out)), cast("TextIO", PlainStream(err, may_fail=True))
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = before

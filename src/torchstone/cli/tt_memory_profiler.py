@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import NoReturn
 
 import click
@@ -58,7 +59,7 @@ def command(
         wanted = ReportRequest(source=str(analyze))
         folder = parse_memory(wanted, progress, watch=watching(session)).folder
         click.echo(folder.path)
-        progress.note(f"next: tt-memory-profiler --visualize {folder.path}")
+        progress.note(f"next: tt-memory-profiler --visualize {quote(str(folder.path))}")
     elif visualize is not None:
         folder = find_folder(visualize)
         click.echo(write_page(folder.path, folder.page, progress))

@@ -1,10 +1,12 @@
 """ttmem: memory reports for people at a terminal, on this machine or far from it."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
@@ -56,7 +58,7 @@ def process(session: Session, /, **fields: object) -> None:
     request = request_from(ReportRequest, {**fields, "all_documents": False})
     folder = parse_memory(request, progress, watch=watching(session)).folder
     click.echo(write_page(folder.path, folder.page, progress))
-    progress.note(f"next: ttmem open {folder.name}, or ttmem serve")
+    progress.note(f"next: ttmem open {quote(folder.name)}, or ttmem serve")
 
 
 @command.command("list")
@@ -149,7 +151,7 @@ def demo(session: Session, *, out_of_memory: bool) -> None:
     folder = write_demo(out_of_memory=out_of_memory, progress=progress)
     click.echo(folder.page)
     progress.note(f"the log is {folder.log}")
-    progress.note(f"next: ttmem open {folder.name}, or ttmem serve")
+    progress.note(f"next: ttmem open {quote(folder.name)}, or ttmem serve")
 
 
 # questions
@@ -239,7 +241,7 @@ def _ask_path(question: str) -> str:
             answer = str(click.prompt(question, default="", show_default=False, err=not _HAS_READLINE)).strip()
             if not answer:
                 return ""
-            given = str(Path(answer).expanduser()) if answer.startswith("~") else answer
+            given = os.path.expanduser(answer)  # noqa: PTH111 - it leaves an unknown user as it is
             try:
                 locate(given)
             except (UnreadableFileError, InputError) as error:
@@ -273,7 +275,7 @@ def _completion(names: list[str]) -> Iterator[None]:
 
 def completed_paths(text: str) -> list[str]:
     """The paths that begin with a text; folders end in a slash."""
-    start = Path(text).expanduser()
+    start = Path(os.path.expanduser(text))  # noqa: PTH111 - it leaves an unknown user as it is
     folder, begin = (start, "") if text.endswith("/") or not text else (start.parent, start.name)
     if not folder.is_dir():
         return []

@@ -1,6 +1,7 @@
 """torchstone ttnn: ttnn's environment, its mock boards, and verdicts on traced configurations."""
 
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -67,7 +68,7 @@ def setup(
         click.echo(msgspec.json.encode({"schema": SETUP_SCHEMA, **msgspec.to_builtins(found)}))
     else:
         click.echo(diagnosis_text(found, ()))
-    progress.note(f"next: torchstone ttnn doctor --python {found.python}")
+    progress.note(f"next: torchstone ttnn doctor --python {quote(str(found.python))}")
 
 
 @command.command(short_help="Show the environment and open each board.")

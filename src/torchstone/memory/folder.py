@@ -17,9 +17,10 @@ from torchstone.memory.log_source import Progress
 from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
 from torchstone.memory.ttnn_files import ttnn_file_in
-from torchstone.record.codec import decode, encode, replacing, write_atomically
+from torchstone.record.codec import decode, encode, write_atomically
 from torchstone.record.files import read_unpacked
 from torchstone.record.memory import MemoryTimeline
+from torchstone.temporary import replacing
 
 # --- Sample logs of the package: generated, in the runtime's exact format ---
 

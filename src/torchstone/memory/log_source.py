@@ -22,6 +22,7 @@ from torchstone.record.files import require_regular_file
 Progress = Callable[[int], None]  # called with the number of bytes read so far
 
 CHUNK_BYTES = 1 << 22
+LONGEST_LINE_BYTES = 8 << 20  # of a line; the rest of it is not kept
 MAX_RATIO = 400  # of unpacked to compressed bytes, beyond
 _MAX_UNPACKED_BYTES = 1 << 28
 _SAMPLE_BYTES = 1 << 12
@@ -54,12 +55,31 @@ def _bounded(chunks: Iterator[bytes], file: BinaryIO, path: Path) -> Iterator[by
 
 def read_lines(path: Path) -> Iterator[bytes]:
     """The lines of a log, each with its end."""
-    carry = b""
+    splitter = LineSplitter()
     for chunk in read_chunks(path):
-        *lines, carry = (carry + chunk).split(b"\n")
-        yield from (line + b"\n" for line in lines)
-    if carry:
-        yield carry
+        yield from (line + b"\n" for line in splitter.lines(chunk))
+    if splitter.carry:
+        yield splitter.carry
+
+
+class LineSplitter:
+    """Chunks of a log -> its lines, each up to the longest that is kept: a file of zeros is one line without an end."""
+
+    def __init__(self) -> None:
+        self.carry = b""  # the last line, as far as it was read
+        self._dropping = False
+
+    def lines(self, chunk: bytes) -> list[bytes]:
+        """The lines that end in the next chunk, without their ends."""
+        if self._dropping:
+            _, end, rest = chunk.partition(b"\n")
+            if not end:
+                return []
+            self._dropping, chunk = False, end + rest
+        *lines, self.carry = (self.carry + chunk).split(b"\n")
+        if len(self.carry) > LONGEST_LINE_BYTES:
+            self._dropping, self.carry = True, self.carry[:LONGEST_LINE_BYTES]
+        return lines
 
 
 @contextmanager
@@ -137,9 +157,9 @@ def _recoded(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _utf16_without_mark(sample: bytes) -> str | None:
-    """UTF-16 that does not say so: every other byte of English text is zero."""
+    """UTF-16 that does not say so: every other byte of English text is zero, and only that."""
     for start, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
-        half = sample[start::2]
-        if half and half.count(0) > _MOSTLY * len(half):
+        half, other = sample[start::2], sample[1 - start :: 2]
+        if half and half.count(0) > _MOSTLY * len(half) and other.count(0) < _MOSTLY * len(other):
             return encoding
     return None

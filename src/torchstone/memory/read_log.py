@@ -16,9 +16,9 @@ from torchstone.memory.study import outermost_run
 from torchstone.memory.torch_memory import is_torch_file, read_torch_file
 from torchstone.memory.ttnn_files import is_ttnn_file, read_ttnn_file
 from torchstone.record.base import Record
-from torchstone.record.codec import replacing
 from torchstone.record.files import encodable
 from torchstone.record.memory import NONE, MemoryTimeline, ProgramRun, Role
+from torchstone.temporary import replacing
 
 # --- Parsing: one pass, without loading the log into memory ---
 

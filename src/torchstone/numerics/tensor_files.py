@@ -9,16 +9,15 @@ from __future__ import annotations
 import ctypes
 import json
 import mmap
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchstone.numerics.dtypes import dtype_name, dtype_named
+from torchstone.temporary import replacing
 
 _CODES = {
     "F64": torch.float64,
@@ -65,19 +64,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         header[name] = {"dtype": _CODE_OF.get(tensor.dtype, _BYTES), "shape": shape, "data_offsets": [start, end]}
     head = json.dumps(header).encode()
     head += b" " * (-len(head) % _ALIGNMENT)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # named as record.folder_lock knows it, so that a command that is run again removes what a killed one left
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{os.getpid()}-", suffix=".part", delete=False) as file:
-        try:
-            file.write(len(head).to_bytes(_LENGTH_BYTES, "little"))
-            file.write(head)
-            for name in order:
-                file.write(bytes_of(plain[name]))
-            file.flush()
-            os.fsync(file.fileno())
-            Path(file.name).replace(path)
-        finally:
-            Path(file.name).unlink(missing_ok=True)  # once it has taken its place, it is gone
+    with replacing(path) as file:
+        file.write(len(head).to_bytes(_LENGTH_BYTES, "little"))
+        file.write(head)
+        for name in order:
+            file.write(bytes_of(plain[name]))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

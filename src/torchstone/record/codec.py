@@ -1,19 +1,16 @@
 """Records to and from JSON files; every document names its schema and version."""
 
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import IO, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from torchstone.errors import NewerSchemaError, UnreadableFileError
 from torchstone.record.base import PREFIX, Document, Record, Schema
 from torchstone.record.files import encodable, problem_of, read_file, shortened
-from torchstone.record.folder_lock import unfinished_prefix
+from torchstone.temporary import replacing
 
 D = TypeVar("D", bound=Document)
 R = TypeVar("R", bound=Record)
@@ -115,28 +112,3 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file as a whole: a reader sees the old one or the new one, never a part."""
     with replacing(path) as file:
         file.write(content)
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of `path` when the block ends; where the block fails, the old one stays."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=path.parent, prefix=unfinished_prefix(), suffix=".part", delete=False) as file:
-            unfinished = Path(file.name)
-            try:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-                unfinished.chmod(0o666 & ~_umask())
-                unfinished.replace(path)
-            finally:
-                unfinished.unlink(missing_ok=True)  # once it has taken its place, it is gone
-    except OSError as error:
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from error  # a full disk names no file
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -5,17 +5,16 @@ a part of another one writes to the same folder.
 """
 
 import os
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from torchstone.errors import InputError
+from torchstone.temporary import remove_unfinished
 
 SHORT_WRITE_S = 60.0  # that a command which only writes its files waits for another one
 _RETRY_S = 0.05
-_UNFINISHED = re.compile(r"\.(?P<pid>[1-9][0-9]{0,9})-\w{8}\.part")  # the name of a file until it is complete
 
 _held: set[Path] = set()
 
@@ -27,7 +26,7 @@ def exclusive(folder: Path, *, wait_s: float = 0.0, way_out: str = "choose anoth
     Unfinished files that a killed process left in it are removed. A folder that is created here and stays empty is
     removed again. Raises InputError where another command writes there, after `wait_s`, or where it cannot be opened.
     """
-    place = folder.resolve()
+    place = Path(os.path.realpath(folder))  # resolve() fails with an error of its own where links go in a circle
     if place in _held:
         yield
         return
@@ -50,32 +49,6 @@ def exclusive(folder: Path, *, wait_s: float = 0.0, way_out: str = "choose anoth
         _held.discard(place)
         _remove_empty(created)
         os.close(lock)
-
-
-def unfinished_prefix() -> str:
-    """How the name of a file begins until it is complete: by the process that writes it."""
-    return f".{os.getpid()}-"
-
-
-def remove_unfinished(folder: Path, *, below: bool = False) -> None:
-    """Remove the files of a folder, and of those below it, that a process which is gone did not complete."""
-    with suppress(OSError):  # where that is not possible, nothing can be written either, and that is reported
-        for left in list(folder.rglob(".*.part") if below else folder.iterdir()):
-            found = _UNFINISHED.fullmatch(left.name)
-            if found is not None and not _is_running(int(found["pid"])):
-                left.unlink(missing_ok=True)
-
-
-def _is_running(pid: int) -> bool:
-    if os.name != "posix":  # os.kill ends a process there
-        return True
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # it belongs to another user
-        return True
-    return True
 
 
 def _acquired(place: Path, until_s: float) -> int | None:

@@ -1,8 +1,9 @@
 """A folder -> the page that lists its reports."""
 
+import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
-from os import walk
 from pathlib import Path
 from urllib.parse import quote
 
@@ -52,14 +53,17 @@ def reports_in(folder: Path) -> tuple[Listed, ...]:
     """Every HTML page below a folder, hidden folders and links that lead out left aside, newest first."""
     root = folder.resolve()
     found: list[Listed] = []
-    for number, (here, folders, names) in enumerate(walk(root)):
+    for number, (here, folders, names) in enumerate(os.walk(root)):
         if number >= _MAX_FOLDERS:
             break
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = Path(here) / name
-            if name.endswith(PAGE_SUFFIX) and not name.startswith(".") and path.resolve().is_relative_to(root):
-                found.append(_listed(path, root))
+            if name.endswith(PAGE_SUFFIX) and not name.startswith("."):
+                # links that go in a circle, and pages that were removed meanwhile
+                with suppress(OSError, RuntimeError):
+                    if path.resolve(strict=True).is_relative_to(root) and path.is_file():
+                        found.append(_listed(path, root))
     return tuple(sorted(found, key=lambda one: (one.modified, one.path), reverse=True))
 
 
@@ -122,14 +126,14 @@ def render_index(folder: Path) -> bytes:
             reports=[_row(one) for one in reports_in(folder)],
         )
     )
-    return html.encode()
+    return html.encode("utf-8", "backslashreplace")  # names of files need not be UTF-8
 
 
 def _row(one: Listed) -> dict[str, str]:
     tone, icon = _TONES[one.state]
     return {
         "path": one.path,
-        "address": "/" + quote(one.path),
+        "address": "/" + quote(os.fsencode(one.path)),
         "title": one.title[:_MAX_TITLE],
         "state": one.state.value,
         "tone": tone,

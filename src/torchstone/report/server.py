@@ -97,7 +97,7 @@ def file_for(folder: Path, target: str) -> Path | None:
 
     What counts is where the path really leads: links are followed first, then it must still be below the folder.
     """
-    text = unquote(urlsplit(target).path)
+    text = unquote(urlsplit(target).path, errors="surrogateescape")  # a name need not be UTF-8
     parts = PurePosixPath(text).parts[1:]
     if not text.startswith("/") or "\\" in text or "\0" in text or any(part.startswith(".") for part in parts):
         return None
@@ -143,6 +143,9 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:  # an address such as //[
             self._refuse(HTTPStatus.BAD_REQUEST, "The address of the request cannot be read.")
             return
+        if len(self.headers.get_all("Host", [])) > 1:
+            self._refuse(HTTPStatus.BAD_REQUEST, "The request names more than one host.")
+            return
         if not self._host_is_ours():
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "This server does not answer for that host name.")
         elif not self._token_is_right():
@@ -160,8 +163,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _host_is_ours(self) -> bool:
         """A page elsewhere can make a name point at this machine; only names that mean us are answered."""
+        named = f"//{self.headers.get('Host', '')}" if self.path.startswith("/") else self.path  # as a proxy is asked
         try:
-            asked = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+            asked = urlsplit(named).hostname or ""
         except ValueError:  # a bracket that is not closed
             return False
         return is_loopback(asked) or (asked == self.server.host and bool(self.server.token)) or self._any_host(asked)
@@ -186,14 +190,25 @@ class _Handler(BaseHTTPRequestHandler):
         return next((value for name, _, value in pairs if name == _COOKIE), "")
 
     def _send_file(self, path: Path) -> None:
-        with path.open("rb") as file:
+        try:
+            opened = path.open("rb")
+        except OSError:  # removed since it was looked for, or not readable for this user
+            self._refuse(HTTPStatus.NOT_FOUND, "There is no such report.")
+            return
+        with opened as file:
             about = os.fstat(file.fileno())
             size, self._tag = about.st_size, f"{about.st_mtime_ns:x}-{about.st_ino:x}-{about.st_size:x}"
-            wanted = _range_of(self.headers.get("Range", ""), size)
+            # a part of another version than the reader has would not fit to the rest
+            is_current = self.headers.get("If-Range", f'"{self._tag}"') == f'"{self._tag}"'
+            is_partial = self.command == "GET" and is_current
+            wanted = _range_of(self.headers.get("Range", ""), size) if is_partial else None
             if wanted is None:
                 self._start(HTTPStatus.OK, _type_of(path), size)
             elif not wanted:
-                self._refuse(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, f"The file has {size} bytes.")
+                sentence = f"The file has {size} bytes.\n".encode()
+                status = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+                self._start(status, "text/plain; charset=utf-8", len(sentence), between=f"bytes */{size}")
+                self.wfile.write(sentence)
                 return
             else:
                 between = f"bytes {wanted.start}-{wanted.stop - 1}/{size}"
@@ -250,6 +265,8 @@ def _range_of(header: str, size: int) -> range | None:
     first, last = found.groups()
     if not first:  # the last bytes
         return range(max(0, size - int(last)), size)
+    if last and int(last) < int(first):  # not a range
+        return None
     return range(int(first), min(int(last) + 1 if last else size, size))
 
 

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 def address_of(text: str) -> URL:
     """A path, sqlite:///path or postgresql://user@host/name as an address that an engine takes."""
+    if not text:
+        msg = "the address of a database is empty; give a file, or postgresql://user@host/name"
+        raise InputError(msg)
     if "://" not in text:
         return URL.create("sqlite", database=text)
     try:

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.codec import load, save
-from torchstone.record.folder_lock import remove_unfinished
 from torchstone.record.vector import Quarantine, SweepPlan, SweepRun, Vector, VectorFile, VectorResult
+from torchstone.temporary import remove_unfinished
 from torchstone.units import many
 from torchstone.workers.journal import ResultJournal, read_results
 

@@ -5,10 +5,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from torchstone.errors import InputError, TorchstoneError
+from torchstone.errors import InputError, TorchstoneError, refused_by_system
 from torchstone.foreign import foreign_code
 from torchstone.record import codec
 from torchstone.record.analysis import UNKNOWN, Analysis, AnalysisStage, StageState
@@ -128,12 +129,13 @@ class _Run:
         with foreign_code() as ran:  # a stage runs code of the user, of backends and of libraries
             answer = work()
             state = StageState.DONE
-        if isinstance(ran.error, _SkippedError):
-            answer, state = _Answer((str(ran.error),)), StageState.SKIPPED
-        elif isinstance(ran.error, TorchstoneError):
-            answer, state = _Answer((str(ran.error),)), StageState.FAILED
-        elif ran.error is not None:
-            said = " ".join(f"{type(ran.error).__name__}: {ran.error}".split())
+        error = refused_by_system(ran.error) if isinstance(ran.error, OSError) else ran.error
+        if isinstance(error, _SkippedError):
+            answer, state = _Answer((str(error),)), StageState.SKIPPED
+        elif isinstance(error, TorchstoneError):
+            answer, state = _Answer((str(error),)), StageState.FAILED
+        elif error is not None:
+            said = " ".join(f"{type(error).__name__}: {error}".split())
             answer, state = _Answer((f"internal error: {said}; run this stage alone with --debug",)), StageState.FAILED
         self.plan.end(name)
         self.stages.append(
@@ -271,7 +273,7 @@ def _structure(run: _Run, trace: Trace) -> _Answer:
     where = trace.failure.module or "the model itself"
     return _Answer(
         (f"The forward pass fails in {where}: {trace.failure.error}.", sentence), good=False, short="fails in eager",
-        next_step=f"torchstone inspect {run.request.folder}",
+        next_step=f"torchstone inspect {quote(str(run.request.folder))}",
     )  # fmt: skip
 
 
@@ -295,7 +297,7 @@ def _cost(run: _Run, trace: Trace) -> _Answer:
         names = ", ".join(list(table.unpriced)[:3])
         sentences.append(f"{UNKNOWN} {many(totals.unpriced_calls, 'op call has', 'op calls have')} no price ({names}).")
     short = f"{show_count(totals.flops)} FLOPs"
-    return _Answer(tuple(sentences), short=short, next_step=f"torchstone cost {run.request.folder}")
+    return _Answer(tuple(sentences), short=short, next_step=f"torchstone cost {quote(str(run.request.folder))}")
 
 
 def _fits(run: _Run, trace: Trace, device: str) -> _Answer:
@@ -412,7 +414,7 @@ def _formula(run: _Run, trace: Trace) -> _Answer:
         msg = "formulas are derived for models that have a name; see `torchstone formula derive --recipe`"
         raise _SkippedError(msg)
     if run.request.quick:
-        msg = f"omitted by --quick; run: torchstone cost {run.request.folder} --by formula"
+        msg = f"omitted by --quick; run: torchstone cost {quote(str(run.request.folder))} --by formula"
         raise _SkippedError(msg)
     saved = _saved_capture(run.request)
     result = cost_by_formula(FormulaCostRequest(cost=CostRequest(model=saved)), run.progress).result
@@ -420,7 +422,7 @@ def _formula(run: _Run, trace: Trace) -> _Answer:
     if result.disagreeing:
         wrong = f"{many(len(result.disagreeing), 'formula contradicts', 'formulas contradict')} the trace ({counted})."
         return _Answer((wrong,), good=False, short="has formulas that the trace contradicts")
-    step = f"torchstone cost {run.request.folder} --by formula"
+    step = f"torchstone cost {quote(str(run.request.folder))} --by formula"
     traced = result.count(Coverage.TRACED)
     missing = (f"{UNKNOWN} the formula of {many(traced, 'module')}.",) if traced else ()
     short = f"{len(result.modules) - traced} of {many(len(result.modules), 'module')}"
@@ -439,7 +441,7 @@ def _operators(run: _Run, trace: Trace) -> _Answer:
         msg = "op calls are recorded from models that have a name; see `torchstone trace`"
         raise _SkippedError(msg)
     _require_whole(trace)
-    _require_small(trace, f"torchstone trace {run.request.model.model}")
+    _require_small(trace, f"torchstone trace {quote(run.request.model.model)}")
     database = str(run.request.folder / OPS_DATABASE)
     found = trace_ops(TraceRequest(model=run.request.model, ttnn=False, database=database), run.progress).summary
     return _Answer(
@@ -448,7 +450,7 @@ def _operators(run: _Run, trace: Trace) -> _Answer:
             f"{many(found.configurations, 'configuration')}.",
         ),
         short=f"{found.configurations:,} distinct",
-        next_step=f"torchstone sweep generate --all --db {database}",
+        next_step=f"torchstone sweep generate --all --db {quote(str(database))}",
     )
 
 
@@ -460,14 +462,14 @@ def _reference(run: _Run, trace: Trace) -> _Answer:
     if run.request.quick:
         msg = f"omitted by --quick; run: torchstone reference {as_arguments(named)} --dir {folder}"
         raise _SkippedError(msg)
-    _require_small(trace, f"torchstone reference {as_arguments(named)} --dir {folder}")
+    _require_small(trace, f"torchstone reference {as_arguments(named)} --dir {quote(str(folder))}")
     if run.model is not None:
         made = make_reference(run.model, run.inputs, folder)
     else:
         made = write_reference(ReferenceRequest(model=named, folder=folder), run.progress)
     ticked = sum(one.ticked for one in made.checklist.boxes)
     sentence = f"{ticked} of {len(made.checklist.boxes)} deliverables pass their checks; {made.checklist.banner}."
-    step = f"torchstone reference compare {folder} YOUR_OUTPUTS.safetensors"
+    step = f"torchstone reference compare {quote(str(folder))} YOUR_OUTPUTS.safetensors"
     if made.complete:
         return _Answer((sentence,), short="golden data", next_step=step)
     return _Answer((sentence,), good=False, short="has no complete golden data", next_step=step)

@@ -1,9 +1,11 @@
 """Check a model on a backend: capture it, run its modules and ops in separate processes, weigh failures by FLOPs."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -214,7 +216,7 @@ def _live_subject(subject: "str | nn.Module | Trace", inputs: object, model: "nn
 def _result_folder(path: Path | None) -> Iterator[Folder]:
     if path is not None:
         with exclusive(path):
-            yield Folder(path=path.resolve())
+            yield Folder(path=Path(os.path.realpath(path)))
         return
     with temporary_folder("check") as temporary:
         yield Folder(path=temporary)
@@ -228,4 +230,4 @@ def _write_pages(folder: Path, progress: Progress) -> None:
         page = write_report(folder)
         write_atomically(folder / ANALYSIS_PAGE, page.read_bytes())
     progress.note(f"wrote {folder}: summary.md, unique_modules.json, check.json, {ANALYSIS_PAGE}")
-    progress.note(f"next: torchstone serve {folder}")
+    progress.note(f"next: torchstone serve {quote(str(folder))}")

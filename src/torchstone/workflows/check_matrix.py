@@ -1,5 +1,6 @@
 """Check several models on several backends, and write the table of verdicts and the ops that unlock most models."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,7 +63,7 @@ def run_matrix(request: MatrixRequest, progress: Progress = SILENT, observer: Ob
 
 def _check(request: MatrixRequest, model: str, backend: str, observer: Observer | None) -> Cell:
     settings = msgspec.structs.replace(request.settings, backend=backend, python=request.pythons.get(backend))
-    folder = Folder(path=(request.folder / _file_name(backend) / _file_name(model)).resolve())
+    folder = Folder(path=Path(os.path.realpath(request.folder / _file_name(backend) / _file_name(model))))
     try:
         with exclusive(folder.path):
             result = run_check(Subject(model=model), settings, folder, stages=STAGES, resume=True, observer=observer)

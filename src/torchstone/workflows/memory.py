@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from torchstone.errors import InputError
@@ -203,7 +204,7 @@ def _write_documents(
     if not each_op:
         progress.note(
             f"the documents with a row for each of {many(len(study.timeline.ops), 'op')} are not written; "
-            f"`torchstone memory parse {folder.path} --dir OTHER` writes them"
+            f"`torchstone memory parse {quote(str(folder.path))} --dir OTHER` writes them"
         )
     for warning in warnings_of(study) if warn else ():
         progress.note(f"warning: {warning}")

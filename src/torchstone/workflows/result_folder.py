@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 
 from torchstone.errors import InputError
 from torchstone.record.base import Document
@@ -30,7 +31,7 @@ def write_trace(
     for name in (TRACE_FILE, UNIQUE_FILE, "report.html"):
         path = folder / name
         progress.note(f"wrote {path} ({show_bytes(path.stat().st_size)})")
-    progress.note(f"next: torchstone serve {folder}")
+    progress.note(f"next: torchstone serve {quote(str(folder))}")
 
 
 def write_result(path: Path, result: Document, progress: Progress = SILENT) -> None:

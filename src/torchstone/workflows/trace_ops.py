@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -298,7 +299,7 @@ def _add(log: OpLog, request: TraceRequest) -> tuple[int, str]:
             return added.new, store.name
     except InputError as error:  # the target may have run for hours: keep its trace
         path = _keep_raw(log, request.folder or Path(gettempdir()))
-        again = with_database(f"torchstone db import {path}", request.database)
+        again = with_database(f"torchstone db import {quote(str(path))}", request.database)
         msg = f"{error}; the trace is kept, add it later with `{again}`"
         raise InputError(msg) from error
 

@@ -1,5 +1,6 @@
 """ttnn without hardware: make its environment, look what it can open, judge traced configurations on boards."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +49,7 @@ def set_up_ttnn(request: SetupRequest, progress: Progress = SILENT) -> "TtnnEnvi
     """Make an environment with ttnn, or complete it. Raises InputError where a step fails, with what to do."""
     from torchstone.backends.ttnn.environment import default_folder, set_up
 
-    folder = (request.folder or default_folder()).expanduser().absolute()
+    folder = Path(os.path.expanduser(request.folder or default_folder())).absolute()  # noqa: PTH111 - it leaves an unknown user as it is
     return set_up(
         folder, python=request.python, version=request.version, with_torch=request.with_torch, say=progress.note
     )

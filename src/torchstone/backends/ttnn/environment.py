@@ -52,12 +52,12 @@ def default_folder() -> Path:
     """Where `torchstone ttnn setup` puts the environment: $TORCHSTONE_TTNN, or a folder of the user's cache."""
     given = os.environ.get(VARIABLE)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(given).expanduser() if given else cache / "torchstone" / "ttnn"
+    return Path(os.path.expanduser(given)) if given else cache / "torchstone" / "ttnn"  # noqa: PTH111 - it leaves an unknown user as it is
 
 
 def interpreter_of(place: str) -> str:
     """The interpreter of an environment: a folder, the path of an interpreter, or "" for the one `setup` makes."""
-    folder = Path(place).expanduser() if place else default_folder()
+    folder = Path(os.path.expanduser(place)) if place else default_folder()  # noqa: PTH111 - it leaves an unknown user as it is
     if folder.is_dir():
         found = folder / "bin" / "python"
         if not found.exists():

@@ -194,7 +194,7 @@ def home_folder() -> Path:
     """Where the user's own formulas are kept: $TORCHSTONE_HOME, or torchstone/ in the user's data folder."""
     given = os.environ.get(HOME_VARIABLE)
     if given:
-        return Path(given).expanduser()
+        return Path(os.path.expanduser(given))  # noqa: PTH111 - it leaves an unknown user as it is
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "torchstone"
     if sys.platform == "win32":

@@ -24,6 +24,7 @@ from torchstone.memory.dialects.tt_lines import (
     strip_line,
 )
 from torchstone.memory.line_prefixes import Prefixes, find_prefixes, has_own_lines
+from torchstone.memory.log_source import LONGEST_LINE_BYTES, LineSplitter
 from torchstone.memory.mlir_text import ModuleDumpReader, OpReader, guess_call
 from torchstone.memory.timeline_builder import Rows, Scale, TimelineBuilder
 from torchstone.record.memory import NONE, Evidence, MemoryTimeline, Moment, OpFlag
@@ -33,7 +34,6 @@ _MOST_PREFIXES = 1000
 _UNDECIDED_BYTES = 16 << 20  # of a log in which no line shows whether there are prefixes
 _LONGEST_PIECE = 1 << 20
 _LIKELY_BYTES = 600  # of an op line
-_LONGEST_LINE = 8 << 20
 _SHOWN = 4096  # of a line, where its beginning is enough
 _ROW_ALIGNMENT_BYTES, _LARGE_ROW_ALIGNMENT_BYTES = 32, 64  # of DRAM: Wormhole, Blackhole
 _LARGE_BANK_MIB = 2048  # a bank of Wormhole has 1 GiB, of Blackhole 4
@@ -103,7 +103,7 @@ class RankedReader:
         self._prefixes: Prefixes | None = None
         self._waiting = b""  # the beginning of the log, until a line shows whether there are prefixes
         self._decided = False
-        self._carry = b""
+        self._splitter = LineSplitter()
         self._line = 0
         self._size_bytes = 0
 
@@ -122,8 +122,7 @@ class RankedReader:
             self._feed_prefixed(chunk, self._prefixes)
 
     def _feed_prefixed(self, chunk: bytes, prefixes: Prefixes) -> None:
-        *lines, self._carry = (self._carry + chunk).split(b"\n")
-        for raw in lines:
+        for raw in self._splitter.lines(chunk):
             self._line += 1
             rank, text = prefixes.strip(raw)
             self._reader(rank).feed_line(text, self._line)
@@ -137,10 +136,10 @@ class RankedReader:
         """The timeline of each process, lowest rank first; of the whole log under "" where it has no ranks."""
         if self._waiting:
             self._reader("").feed(self._waiting)
-        cut = bool(self._carry)
-        if self._carry and self._prefixes is not None:
+        cut = bool(self._splitter.carry)
+        if cut and self._prefixes is not None:
             self._line += 1
-            rank, text = self._prefixes.strip(self._carry)
+            rank, text = self._prefixes.strip(self._splitter.carry)
             self._reader(rank).feed_line(text, self._line)
         found = {rank: reader.finish() for rank, reader in self._readers.items()} or {"": TTRuntimeReader().finish()}
         logging = [rank for rank, one in found.items() if rank and one.evidence.runtime_lines]
@@ -209,8 +208,8 @@ class TTRuntimeReader:
             self._feed_whole_lines(whole)
         else:
             self._carry += chunk
-        if len(self._carry) > _LONGEST_LINE:
-            self._carry, self._dropping = self._carry[:_LONGEST_LINE], True
+        if len(self._carry) > LONGEST_LINE_BYTES:
+            self._carry, self._dropping = self._carry[:LONGEST_LINE_BYTES], True
             self._num_shortened += 1
 
     def feed_line(self, line: bytes, number: int) -> None:
