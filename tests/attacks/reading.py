@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from fnmatch import fnmatch
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -93,21 +93,32 @@ def read_memory_file(path: Path) -> object:
     from torchstone.memory.read_log import parse_log
 
     timeline = parse_log(path)
-    text = written_and_read(timeline)
-    if zlib.crc32(text) % _USE_ONE_IN == 0:  # the reader "timeline" uses whatever can be read of a written one
-        use_timeline(timeline)
+    text = codec.encode(timeline)
+    _write_and_read(text, MemoryTimeline)
+    if zlib.crc32(text) % _USE_ONE_IN == 0:  # the reader "timeline" uses whatever a written one may be
+        _use_written(text)
     return text
 
 
 def written_and_read(record: Document) -> bytes:
     """A record as a file, which must be one that can be read again: commands write it for other commands."""
     text = codec.encode(record)
+    _write_and_read(text, type(record))
+    return text
+
+
+@lru_cache(maxsize=256)  # many mutants are equal to the original
+def _write_and_read(text: bytes, kind: type[Document]) -> None:
     try:
-        codec.decode(text, type(record), origin="x.json")
+        codec.decode(text, kind, origin="x.json")
     except TorchstoneError as error:
         msg = f"it was read, but what is written of it cannot be: {error}"
         raise AssertionError(msg) from error
-    return text
+
+
+@lru_cache(maxsize=256)
+def _use_written(text: bytes) -> None:
+    use_timeline(codec.decode(text, MemoryTimeline, origin="x.json"))
 
 
 # --- Configurations ---

@@ -22,7 +22,7 @@ from torchstone.errors import InputError, TorchstoneError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.check import CheckResult, Finding
 from torchstone.record.codec import replacing
-from torchstone.record.files import parse_json, problem_of_archive, shortened
+from torchstone.record.files import parse_json, problem_of_archive, require_regular_file, shortened
 from torchstone.record.task import Ending, Limits
 from torchstone.temporary import temporary_folder
 from torchstone.workers.limits import wait_within
@@ -211,6 +211,7 @@ def _words(run: ScriptRun) -> str:
 
 def unpack(bundle: Path, folder: Path) -> Bundle:
     """Unpack a bundle; raises UnreadableFileError for what is not one."""
+    require_regular_file(bundle)
     try:
         with zipfile.ZipFile(bundle) as archive:
             names = archive.infolist()
