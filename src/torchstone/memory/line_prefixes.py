@@ -16,8 +16,8 @@ _OWN = re.compile(rb"([A-Za-z]\w*) \| +(?:TRACE|DEBUG|INFO|WARNING|ERROR|FATAL) 
 _FRAMEWORK = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (?:\(|\| )")
 _STAMP = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
 _KNOWN = (
-    re.compile(rb"\[(?P<rank>\d+,\d+)\]<std(?:out|err|diag)>: ?"),  # mpirun --tag-output
-    re.compile(rb"\[(?:rank|default)(?P<rank>\d+)\]: ?"),  # torch.distributed, torchrun
+    re.compile(rb"\[(?P<rank>\d{1,9},\d{1,9})\]<std(?:out|err|diag)>: ?"),  # mpirun --tag-output
+    re.compile(rb"\[(?:rank|default)(?P<rank>\d{1,9})\]: ?"),  # torch.distributed, torchrun
     re.compile(_STAMP + rb" std(?:out|err) [FP] "),  # Kubernetes nodes (CRI)
     re.compile(_STAMP + rb" "),  # CI services, docker logs --timestamps
     re.compile(rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [^\s:\[]+(?:\[\d+\])?: "),  # journald, syslog
