@@ -68,7 +68,7 @@ def _from_file(path: Path) -> Tolerances:
     dtypes, patterns = document.pop("dtype", {}), document.pop("pattern", {})
     unknown = [name for name in dtypes if element_bits(name) is None]
     if unknown:
-        msg = f"{path} has a tolerance for the unknown element type {unknown[0][:80]!r}; write one such as bfloat16"
+        msg = f"{path} has a tolerance for the unknown element type {unknown[0]!r}; write one such as bfloat16"
         raise InputError(msg)
     return Tolerances(
         usual=_table(document, path),
@@ -83,7 +83,7 @@ def _table(table: object, path: Path) -> dict[str, float]:
         raise InputError(msg)
     unknown = [name for name in table if name not in NAMES]
     if unknown:
-        msg = f"{path} has the unknown tolerance {unknown[0][:80]!r}; there are {', '.join(NAMES)}"
+        msg = f"{path} has the unknown tolerance {unknown[0]!r}; there are {', '.join(NAMES)}"
         raise InputError(msg)
     wrong = [name for name, number in table.items() if isinstance(number, bool) or not isinstance(number, int | float)]
     if wrong:

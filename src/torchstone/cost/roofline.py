@@ -82,7 +82,7 @@ def _hardware(name: str, values: object, origin: str) -> Hardware:
     ]
     unknown = [key for key in values if key not in _KNOWN]
     if missing or unknown:
-        wrong = f"lacks {missing[0]}" if missing else f"has an unknown key {unknown[0][:80]!r}"
+        wrong = f"lacks {missing[0]}" if missing else f"has an unknown key {unknown[0]!r}"
         msg = f"[{name}] in {origin} {wrong}; the keys are {', '.join(sorted(_KNOWN))}"
         raise InputError(msg)
     peak = _peak(name, values["peak_tflops"], origin)

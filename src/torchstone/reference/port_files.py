@@ -115,7 +115,7 @@ def _read_folder(folder: Path) -> PortTensors:
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
     """A key that sorts layer.10 after layer.9."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", text)]
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text)]
 
 
 # --- Files ---

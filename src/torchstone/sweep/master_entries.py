@@ -19,7 +19,7 @@ from typing import Any
 
 from torchstone.backends.ttnn_trace_text import UNPARSED, UNREADABLE, element_of, executions_of, literal, repair
 
-_POSITION = re.compile(r"arg(\d+)")
+_POSITION = re.compile(r"arg(\d{1,9})")
 
 
 @dataclass

@@ -58,7 +58,8 @@ _OUT_OF_MEMORY = re.compile(
 )
 _CIRCULAR_BUFFERS = re.compile(
     r"Statically allocated (?:circular|dataflow) buffers .*?(?:core range \[(?P<cores>.*?)\]"
-    r"(?:\. L1 buffer allocated at (?P<start>\d{1,18}) and static (?:circular|dataflow) buffer region ends at (?P<end>\d{1,18})"
+    r"(?:\. L1 buffer allocated at (?P<start>\d{1,18})"
+    r" and static (?:circular|dataflow) buffer region ends at (?P<end>\d{1,18})"
     r"| grow to (?P<size>\d{1,18}) B which is beyond max L1 size of (?P<limit>\d{1,18}) B)|$)"
 )
 _STATIC_BUFFERS = (b"Statically allocated circular buffers", b"Statically allocated dataflow buffers")
