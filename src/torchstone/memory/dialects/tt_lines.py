@@ -41,7 +41,7 @@ LEFT_OUT_MESSAGE = "torchstone: lines are left out here"
 _ESCAPES = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
 _RANK = re.compile(rb"\[(\d{1,9},\d{1,9})\]<std(?:out|err|diag)>: ?")
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z ")
-_PREFIX = re.compile(rb"([A-Za-z]\w*) \| +(TRACE|DEBUG|INFO|WARNING|ERROR|FATAL) \| ")
+_PREFIX = re.compile(rb"([A-Za-z]\w{0,63}) \| +(TRACE|DEBUG|INFO|WARNING|ERROR|FATAL) \| ")
 _BROKEN_PREFIX = re.compile(rb"^ *(?:RuntimeTTNN|RuntimeTTMetal\w*|Always) \|")
 _SOURCE = re.compile(r"\S+:\d+ - ")
 _STATE = re.compile(
@@ -57,7 +57,7 @@ _OUT_OF_MEMORY = re.compile(
     r"(?: \(allocated: \d+ B, free: (\d{1,18}) B, largest free block: (\d{1,18}) B\))?"
 )
 _CIRCULAR_BUFFERS = re.compile(
-    r"Statically allocated (?:circular|dataflow) buffers .*?(?:core range \[(?P<cores>.*?)\]"
+    r"Statically allocated (?:circular|dataflow) buffers .*?(?:core range \[(?P<cores>.{0,2000}?)\]"
     r"(?:\. L1 buffer allocated at (?P<start>\d{1,18})"
     r" and static (?:circular|dataflow) buffer region ends at (?P<end>\d{1,18})"
     r"| grow to (?P<size>\d{1,18}) B which is beyond max L1 size of (?P<limit>\d{1,18}) B)|$)"
