@@ -152,7 +152,11 @@ def _prepare_once() -> None:
         if zlib.crc32(content) % _FILE_ONE_IN == 0:
             return from_file(address)
         engine, connection = in_memory(address)
-        connection.rollback()
+        try:
+            connection.rollback()
+        except sqlite3.ProgrammingError:  # some damage makes the pool close it
+            in_memory.cache_clear()
+            engine, connection = in_memory(address)
         connection.deserialize(content[:18] + _NO_LOG + content[20:] if len(content) > len(_NO_LOG) else content)
         return engine
 
