@@ -16,9 +16,11 @@ import logging
 import random
 import resource
 import signal
+import sqlite3
 import sys
 import time
 import warnings
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
@@ -27,15 +29,18 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy.pool import StaticPool
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.attacks.mutations import mutate_bytes  # noqa: E402 - the repository must be on the path first
+from tests.attacks.mutations import _NO_LOG, mutate_bytes  # noqa: E402 - the repository must be on the path first
 from tests.attacks.readers import READERS, Reader  # noqa: E402
 from torchstone.errors import EXIT_BAD_INPUT, TorchstoneError  # noqa: E402
 from torchstone.memory.dialects import registry  # noqa: E402
 from torchstone.store import database  # noqa: E402
-from torchstone.store.engine import engine_for  # noqa: E402
+from torchstone.store.engine import _set_up_sqlite, engine_for  # noqa: E402
 
 HANG_S = 10.0  # of CPU time
 MEMORY_BYTES = 1 << 30  # beyond what the process has when it begins
@@ -44,6 +49,7 @@ LONGEST_ERROR = 4_000
 REJECTED, EQUAL, DIFFERENT = "rejected", "accepted, equal", "accepted, different"
 FAILED = "failed"
 _LARGE_ONE_IN = 32
+_FILE_ONE_IN = 32
 
 
 class HangError(Exception):
@@ -134,12 +140,36 @@ def _limit_memory() -> None:
 def _prepare_once() -> None:
     """Do once what a command does once, and what takes longer than to read a mutant.
 
-    Each log is offered to the formats of installed packages. An engine keeps the statements that it compiled; its
-    connections are closed and opened with each mutant all the same.
+    Each log is offered to the formats of installed packages. An engine keeps the statements that it compiled, and its
+    connection reads the bytes of the mutant from memory; one in some is opened as a file, as commands do.
     """
-    vars(database)["engine_for"] = lru_cache(maxsize=None)(engine_for)
     found = entry_points(group=registry.GROUP)
     vars(registry)["entry_points"] = lambda group: found if group == registry.GROUP else []
+    from_file, in_memory = lru_cache(maxsize=None)(engine_for), lru_cache(maxsize=None)(_memory_engine)
+
+    def engine_of_mutant(address: URL) -> Engine:
+        content = Path(str(address.database)).read_bytes()
+        if zlib.crc32(content) % _FILE_ONE_IN == 0:
+            return from_file(address)
+        engine, connection = in_memory(address)
+        try:
+            connection.rollback()
+        except sqlite3.ProgrammingError:  # some damage makes the pool close it
+            in_memory.cache_clear()
+            engine, connection = in_memory(address)
+        connection.deserialize(content[:18] + _NO_LOG + content[20:] if len(content) > len(_NO_LOG) else content)
+        return engine
+
+    vars(database)["engine_for"] = engine_of_mutant
+
+
+def _memory_engine(address: URL) -> tuple[Engine, sqlite3.Connection]:
+    """An engine whose only connection is to a database in memory, and stays open."""
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    engine = create_engine(address, creator=lambda: connection, poolclass=StaticPool)
+    event.listen(engine, "connect", _set_up_sqlite)
+    vars(engine)["dispose"] = lambda: None
+    return engine, connection
 
 
 def _report(campaigns: list[Campaign]) -> dict[str, Any]:

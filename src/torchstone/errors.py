@@ -29,6 +29,7 @@ EXIT_BAD_INPUT = 2
 EXIT_INTERNAL_ERROR = 3
 EXIT_INTERRUPTED = 130
 _NEAREST = 3
+_LONGEST = 4_000  # characters of a message, whatever it quotes of a file
 
 EXTRA_OF_PACKAGE = {
     "expecttest": "opinfo",
@@ -59,6 +60,10 @@ class TorchstoneError(Exception):
     """The root of all errors; raised itself only for internal errors."""
 
     exit_code: ClassVar[int] = EXIT_INTERNAL_ERROR
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 class InputError(TorchstoneError):

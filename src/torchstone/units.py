@@ -1,6 +1,7 @@
 """Counts, bytes and seconds as people read them; the one place where units are converted."""
 
 import re
+import sys
 from fractions import Fraction
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -14,7 +15,7 @@ _AMOUNT = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(e\+?(?P<exponent>[0-9]{1,2}
 
 def show_bytes(count: int) -> str:
     """Show a number of bytes in binary units: 1536 -> '1.50 KiB'."""
-    value, unit = float(count), 0
+    value, unit = _finite(count), 0
     while abs(value) >= _KIBI and unit < len(_BINARY) - 1:
         value /= _KIBI
         unit += 1
@@ -23,11 +24,16 @@ def show_bytes(count: int) -> str:
 
 def show_count(count: int) -> str:
     """Show a large count in decimal units: 6738415616 -> '6.74 G'."""
-    value, unit = float(count), 0
+    value, unit = _finite(count), 0
     while abs(value) >= _THOUSAND and unit < len(_DECIMAL) - 1:
         value /= _THOUSAND
         unit += 1
     return str(count) if unit == 0 else f"{_three_digits(value)}{_DECIMAL[unit]}"
+
+
+def _finite(count: int) -> float:
+    """The count, or the largest float where it is beyond: only a damaged file has such a count."""
+    return float(min(count, sys.float_info.max))
 
 
 def many(count: int, noun: str, plural: str = "") -> str:

@@ -199,6 +199,20 @@ def store_file() -> bytes:
     return path.read_bytes()
 
 
+def master_database_file() -> bytes:
+    """The tables of a database that a sweep module reads, without the log for which SQLite makes files beside it."""
+    path = scratch() / "tables.db"
+    path.write_bytes(store_file())
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            if name not in {"configuration", "occurrence", "origin", "place"}:
+                connection.execute(f'DROP TABLE "{name}"')
+        connection.execute("VACUUM")
+    connection.close()
+    return path.read_bytes()
+
+
 def safetensors_file() -> bytes:
     header = json.dumps({"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}).encode()
     return len(header).to_bytes(8, "little") + header + bytes(24)

@@ -26,12 +26,13 @@ _TOKENS = (
     b"-1", b"0", b"1e999", b"9" * 30, b"null", b"true", b"[]", b"{}", b'""', b"\xff", b"\x00", b"\x1b[31m", b"NaN",
     b"\\u0000", b"[[[[", b'"', b"\n", b"18446744073709551616", b"-0.0", b"1e-400", b"0x10", b"1_0", b"\r\n",
     b"\xef\xbb\xbf", b"\\ud800", "\u0663".encode(), "\u202e".encode(), b"-Infinity", b"'", b"\\", b"9007199254740993",
-    b"%", b"$", b"../",
+    b"%", b"$", b"../", b"9" * 5_000,
 )  # fmt: skip
 _VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2**31, 2**63, -(2**63), 10**40, 1.5, 1e308, -0.0, "", "x", "\x1b]0;t\x07", "\ud800",
     "a" * 300, [], {}, [[]], [0], [-1], {"a": 1}, [None] * 40, 2**53 + 1, 5e-324, "\x00", "\u0663", "-1", "NaN",
     float("inf"), float("nan"), "../x", "\u202ex", {"": None}, 2**62, 1e15,
+    10**308, "9" * 5_000,
 )  # fmt: skip
 _NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 2**62, 2**63, 2**64 - 1)
 _NUMBER_TEXT = re.compile(rb"-?\d{1,40}")
@@ -100,7 +101,7 @@ def _near(number: int, size: int, dice: Random) -> bytes:
 
 
 def _as_a_whole(content: bytes, dice: Random) -> bytes:
-    match dice.randrange(7):
+    match dice.randrange(8):
         case 0:
             return b"\xef\xbb\xbf" + content
         case 1:
@@ -115,6 +116,9 @@ def _as_a_whole(content: bytes, dice: Random) -> bytes:
             lines = content.splitlines(keepends=True)
             dice.shuffle(lines)
             return b"".join(lines)
+        case 6:  # what a search takes the square of its length for
+            at = dice.randrange(len(content) + 1)
+            return content[:at] + dice.choice((b"a", b"0", *_TOKENS[:24], content[at : at + 8])) * 20_000 + content[at:]
         case _:
             return dice.choice((b"", b" ", b"\n", b"null", b"[]", b"{}", b'"', b"0", b"[" * 20_000))
 

@@ -83,7 +83,12 @@ def _document(
 def _page(
     name: str, record: Document | Callable[[], Document], beside: Callable[[], dict[str, Document]] = dict
 ) -> Reader:
-    return Reader(read=reading.rendered(name, beside), corpus=partial(_encoded, record), structures=(mutate_json,))
+    def kind() -> type[Document]:
+        return type(record if isinstance(record, Document) else record())
+
+    return Reader(
+        read=reading.rendered(name, kind, beside), corpus=partial(_encoded, record), structures=(mutate_json,)
+    )
 
 
 def _file(
@@ -137,7 +142,7 @@ READERS: dict[str, Reader] = {
     # Documents that a report shows
     "check-page": _page("check.json", corpora.check_result),
     "trace-page": Reader(
-        read=reading.rendered("trace.json"),
+        read=reading.rendered("trace.json", lambda: Trace),
         corpus=lambda: [corpora.traced()],
         structures=(mutate_json,),
         needs_torch=True,
@@ -154,7 +159,7 @@ READERS: dict[str, Reader] = {
     "golden-page": _page("golden_data.json", GOLDEN, beside=lambda: {"checklist.json": checklist()}),
     "checklist-page": _page("checklist.json", checklist(), beside=lambda: {"golden_data.json": GOLDEN}),
     "memory-page": Reader(
-        read=reading.rendered("net_timeline.json.gz"),
+        read=reading.rendered("net_timeline.json.gz", lambda: MemoryTimeline),
         corpus=lambda: [gzip.compress(text, mtime=0) for text in _small_timelines()],
         structures=(mutate_gzip,),
     ),
@@ -211,7 +216,12 @@ READERS: dict[str, Reader] = {
     "ttnn-operation": _file(
         "operation.json", reading.import_any, lambda: json.dumps(operation(values=[1.0, 2.0])).encode(), mutate_json
     ),
-    "master-database": _file("master.db", reading.master_database, corpora.store_file, mutate_sqlite, mutate_in_place),
+    "master-database": Reader(
+        read=reading.from_path(reading.master_database, "master.db"),
+        corpus=lambda: [corpora.master_database_file()],
+        large=lambda: [corpora.store_file()],
+        structures=(mutate_sqlite, mutate_in_place),
+    ),
     "tt-metal": Reader(
         read=reading.from_path(reading.tt_metal, "tt_metal.json"),
         corpus=corpora.tt_metal_files,

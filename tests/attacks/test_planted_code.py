@@ -174,7 +174,9 @@ def test_a_log_that_unpacks_without_end(
 # --- Files that never end, or have nothing to do with what they claim ---
 
 
-@pytest.mark.parametrize("command", ["memory show pipe", "db import pipe", "cost pipe", "cost x --hardware pipe"])
+@pytest.mark.parametrize(
+    "command", ["memory show pipe", "db import pipe", "cost pipe", "cost x --hardware pipe", "check watch pipe"]
+)
 def test_a_pipe_is_never_waited_for(capsys: pytest.CaptureFixture[str], command: str) -> None:
     os.mkfifo("pipe")
 

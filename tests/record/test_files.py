@@ -14,6 +14,7 @@ from torchstone.record.files import (
     MAX_DIGITS,
     encodable,
     parse_json,
+    parse_toml,
     problem_of,
     read_file,
     read_text,
@@ -112,3 +113,19 @@ def test_halves_of_characters_are_written_out_wherever_they_are() -> None:
     written = encodable({"net\udce9": ("a\udcff", ["b\udcff", 1])})
 
     assert written == {"net\\udce9": ["a\\udcff", ["b\\udcff", 1]]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x = " + "9" * 5_000, "x = 0x" + "f" * 5_000, "x = [[-9223372036854775809]]", "a." * 100_000 + "b = 1",
+     "x = " + "[" * 100_000, "a." * 500 + "b = 1", "x = ", "x = [\n" * 300],
+)  # fmt: skip
+def test_toml_beyond_the_limits_is_refused(text: str) -> None:
+    with pytest.raises(UnreadableFileError, match=r"^x\.toml is not a TOML file: "):
+        parse_toml(text, origin="x.toml")
+
+
+def test_toml_within_the_limits_is_read() -> None:
+    text = 'a.b = [{c = 9223372036854775807}, 1.5, "x"]\nd = 2026-01-01\n'
+
+    assert parse_toml(text, origin="x.toml")["a"] == {"b": [{"c": 2**63 - 1}, 1.5, "x"]}

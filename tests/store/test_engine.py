@@ -271,6 +271,36 @@ def test_a_database_of_a_newer_torchstone_is_refused(database: str) -> None:
         Store.open(database)
 
 
+ENDLESS = "SELECT * FROM (WITH RECURSIVE c(id) AS (SELECT 1 UNION ALL SELECT id FROM c) SELECT id FROM c)"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        f"ALTER TABLE configuration RENAME TO was; CREATE VIEW Configuration AS {ENDLESS}",
+        f"CREATE TRIGGER t AFTER INSERT ON origin BEGIN {ENDLESS}; END",
+    ],
+)
+def test_a_view_or_trigger_in_the_place_of_a_table_is_refused(sqlite_file: str, statements: str) -> None:
+    Store.open(sqlite_file).close()
+    with sqlite3.connect(sqlite_file) as connection:
+        connection.executescript(statements)
+    connection.close()
+
+    with pytest.raises(UnreadableFileError, match="has a view or a trigger in the place of a table"):
+        Store.open(sqlite_file)
+
+
+def test_views_of_its_owner_are_left_alone(sqlite_file: str) -> None:
+    Store.open(sqlite_file).close()
+    with sqlite3.connect(sqlite_file) as connection:
+        connection.execute("CREATE VIEW mine AS SELECT op FROM configuration")
+    connection.close()
+
+    with Store.open(sqlite_file) as store:
+        assert store.op_names() == ()
+
+
 def test_the_file_of_another_program_is_refused_and_left_alone(sqlite_file: str) -> None:
     engine = engine_for(address_of(sqlite_file))
     with writing_to(engine) as connection:

@@ -1,4 +1,5 @@
 import json
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -141,6 +142,19 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match=r"bad\.db is not a database of torchstone"):
         read_database(str(tmp_path / "bad.db"), "add")
+
+
+def test_a_view_in_the_place_of_a_table_is_refused(tmp_path: Path) -> None:
+    """It may compute without end."""
+    with sqlite3.connect(filled(str(tmp_path / "x.db"))) as connection:
+        connection.executescript(
+            "ALTER TABLE configuration RENAME TO was; CREATE VIEW Configuration AS "
+            "WITH RECURSIVE c(op) AS (SELECT 'a' UNION ALL SELECT op FROM c) SELECT op FROM c"
+        )
+    connection.close()
+
+    with pytest.raises(ValueError, match="it has a view in the place of a table"):
+        read_database(str(tmp_path / "x.db"), "mm")
 
 
 def test_a_server_that_does_not_answer_is_named_without_the_password() -> None:

@@ -1,7 +1,6 @@
 """The settings of a check: backend, limits, and tolerances for all tensors, by dtype or by name pattern."""
 
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -10,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from torchstone.errors import InputError, UnreadableFileError
+from torchstone.errors import InputError
 from torchstone.numerics.tolerance import NAMES
 from torchstone.record.base import Record
-from torchstone.record.files import read_text
+from torchstone.record.files import parse_toml, read_text
 from torchstone.record.task import BackendFacts, Limits
 from torchstone.record.tensor import element_bits
 
@@ -65,11 +64,7 @@ def _number(text: object, where: str) -> float:
 
 
 def _from_file(path: Path) -> Tolerances:
-    try:
-        document = tomllib.loads(read_text(path))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        msg = f"{path} is not a TOML file: {error}"
-        raise UnreadableFileError(msg) from error
+    document = parse_toml(read_text(path), origin=str(path))
     dtypes, patterns = document.pop("dtype", {}), document.pop("pattern", {})
     unknown = [name for name in dtypes if element_bits(name) is None]
     if unknown:

@@ -215,7 +215,7 @@ def finding_text(folder: Path, name: str) -> str:
 
 def find_finding(result: CheckResult, name: str) -> Finding:
     """A finding by its id (finding_001) or number."""
-    wanted = f"finding_{int(name):03}" if name.isdigit() else name
+    wanted = f"finding_{int(name):03}" if name.isdecimal() and len(name) < 10 else name  # noqa: PLR2004 - not a number of a finding
     found = next((one for one in result.findings if one.id == wanted), None)
     if found is None:
         known = ", ".join(one.id for one in result.findings) or "none"

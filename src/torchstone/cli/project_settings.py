@@ -8,7 +8,7 @@ from typing import NamedTuple
 import click
 
 from torchstone.cli.options import DefaultCommandGroup
-from torchstone.errors import InputError
+from torchstone.errors import InputError, UnreadableFileError
 
 FILE = "pyproject.toml"
 _ONLY_ON_THE_COMMAND_LINE = ("trust",)  # it lets data run code, which no file that lies in a folder may decide
@@ -92,15 +92,15 @@ def find_settings(start: Path) -> ProjectSettings | None:
     file = next((folder / FILE for folder in (start, *start.parents) if (folder / FILE).is_file()), None)
     if file is None:
         return None
-    import tomllib  # most commands run where no file has settings
+    from torchstone.record.files import parse_toml  # most commands run where no file has settings
 
     try:
         with file.open("rb") as opened:
             content = opened.read(_MOST_BYTES)
         if b"torchstone" not in content:
             return None
-        table = tomllib.loads(content.decode()).get("tool", {}).get("torchstone")
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, AttributeError, RecursionError) as error:
+        table = parse_toml(content.decode(), origin=str(file)).get("tool", {}).get("torchstone")
+    except (OSError, UnicodeDecodeError, UnreadableFileError, AttributeError) as error:
         if isinstance(error, OSError):
             return None  # a file that cannot be read sets nothing
         msg = f"{file} cannot be read: {error}"

@@ -36,10 +36,13 @@ class ArgumentTextError(InputError):
 def parse_call(text: str) -> tuple[Argument, ...]:
     """The arguments of `(args, kwargs)`."""
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        return _arguments(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         msg = f"not a pair of arguments and keyword arguments ({error})"
         raise ArgumentTextError(msg) from error
+
+
+def _arguments(tree: ast.expr) -> tuple[Argument, ...]:
     if not (isinstance(tree, ast.Tuple) and len(tree.elts) == 2 and isinstance(tree.elts[1], ast.Dict)):  # noqa: PLR2004 - a pair
         msg = "not a pair of arguments and keyword arguments"
         raise ArgumentTextError(msg)
@@ -192,7 +195,7 @@ def _tensor_text(spec: TensorSpec) -> str:
 
 
 _HEAD = "Operator: "
-_LINE = re.compile(r"cnt: (?P<count>\d+), (?P<call>.*)")
+_LINE = re.compile(r"cnt: (?P<count>\d{1,18}), (?P<call>.*)")
 _TEXT = "text"  # the detail that stores a line as it was spelled
 _SITE = "line "
 

@@ -15,6 +15,7 @@ from torchstone.record.value import Argument, Entries, Value, entries_from_json
 
 JsonObject = dict[str, Any]  # a parsed JSON object of another tool; its values are checked where they are read
 
+_MOST_DIGITS = 9  # of a position: what has more is a name
 RUN_CHARACTERS = 16  # of the digest that names a run without a name: enough to distinguish versions of a file
 
 
@@ -44,7 +45,7 @@ class Exported(Record, frozen=True, kw_only=True):
 def named_argument(name: str, value: Value) -> Argument:
     """An argument of a file in which positional ones are named arg0, arg1, ... and the others by their names."""
     digits = name.removeprefix("arg")
-    positional = name.startswith("arg") and digits.isascii() and digits.isdigit()
+    positional = name.startswith("arg") and digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS
     return Argument(name=name, value=value, position=int(digits) if positional else None)
 
 

@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 import msgspec
 
-from torchstone.configs.exchange import Imported, JsonObject, Unread, argument_order, count_calls
+from torchstone.configs.exchange import Imported, JsonObject, Unread, argument_order, count_calls, named_argument
 from torchstone.record.config import Configuration, ForeignName, Occurrence, SeenConfiguration, TraceFormat, TraceRun
 from torchstone.record.ttnn import value_of_text
 from torchstone.record.value import Argument, Entries, Fields, Value, entries_from_json, value_from_json
@@ -142,8 +142,8 @@ def _seen_in_report(call: JsonObject, *, source: str, run: str) -> SeenConfigura
     tensors: list[str] = []
     for name, given in call["arguments"].items():
         value = _described(given, tensors)
-        position = int(name) if name.isascii() and name.isdigit() else None
-        arguments.append(Argument(name=name if position is None else f"arg{name}", value=value, position=position))
+        positional = named_argument(f"arg{name}", value)
+        arguments.append(positional if positional.position is not None else Argument(name=name, value=value))
     arguments.sort(key=argument_order)
     place = Occurrence(
         source=source,

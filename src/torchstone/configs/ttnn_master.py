@@ -30,7 +30,7 @@ from torchstone.record.value import Argument, Entries, Opaque, Value, entries_fr
 Step = Callable[[object], object]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_SHAPE = re.compile(r"Shape\(\[(?P<sizes>[-0-9, ]*)\]\)")
+_SHAPE = re.compile(r"Shape\(\[(?P<sizes>(?:-?[0-9]{1,18}, ?)*(?:-?[0-9]{1,18})?)\]\)")
 _NOT_FINITE = ("inf", "-inf", "nan")
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from math import isfinite
@@ -11,7 +10,7 @@ from pathlib import Path
 from torchstone.cost.largest_batch import largest_batches
 from torchstone.errors import InputError
 from torchstone.record.cost import Bound, CostTable, Hardware, Kind, OpPrediction, Prediction, SignatureCost
-from torchstone.record.files import read_text
+from torchstone.record.files import parse_toml, read_text
 from torchstone.record.op import OpSignature
 from torchstone.record.trace import Trace
 
@@ -71,12 +70,7 @@ def find_hardware(name: str) -> Hardware:
 
 
 def _read(text: str, *, origin: str) -> dict[str, Hardware]:
-    try:
-        document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        msg = f"{origin} is not a TOML file: {error}"
-        raise InputError(msg) from error
-    return {name: _hardware(name, values, origin) for name, values in document.items()}
+    return {name: _hardware(name, values, origin) for name, values in parse_toml(text, origin=origin).items()}
 
 
 def _hardware(name: str, values: object, origin: str) -> Hardware:

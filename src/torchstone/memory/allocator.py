@@ -459,7 +459,8 @@ def _key(live: LiveBuffer, *, graph: int = NONE) -> _Key:
 
 
 def _upload_order(live: LiveBuffer, *, weights_first: bool) -> tuple[int, int]:
-    position = int(live.value.removeprefix("%arg")) if live.value.removeprefix("%arg").isdecimal() else 0
+    digits = live.value.removeprefix("%arg")
+    position = int(digits) if digits.isdecimal() and len(digits) < 10 else 0  # noqa: PLR2004 - more is damage
     return int(weights_first and live.origin not in _WEIGHTS), position
 
 

@@ -9,7 +9,7 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Protocol
@@ -41,7 +41,7 @@ def close_run(run: OpenRun, *, end_op: int, line: int, complete: bool) -> None:
 
 def freeze_run(run: OpenRun, *, pass_index: int, graph: int) -> ProgramRun:
     """The run as a record."""
-    return ProgramRun(**asdict(run), pass_index=pass_index, graph=graph)
+    return ProgramRun(**{name: getattr(run, name) for name in OpenRun.__slots__}, pass_index=pass_index, graph=graph)
 
 
 # --- Which runs are the same graph ---

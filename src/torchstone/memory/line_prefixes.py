@@ -12,12 +12,12 @@ from collections.abc import Iterable
 
 _ESCAPES = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
 _CATEGORY_WIDTH = 23
-_OWN = re.compile(rb"([A-Za-z]\w*) \| +(?:TRACE|DEBUG|INFO|WARNING|ERROR|FATAL) \| ")
+_OWN = re.compile(rb"([A-Za-z]\w{0,63}) \| +(?:TRACE|DEBUG|INFO|WARNING|ERROR|FATAL) \| ")
 _FRAMEWORK = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (?:\(|\| )")
 _STAMP = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
 _KNOWN = (
-    re.compile(rb"\[(?P<rank>\d+,\d+)\]<std(?:out|err|diag)>: ?"),  # mpirun --tag-output
-    re.compile(rb"\[(?:rank|default)(?P<rank>\d+)\]: ?"),  # torch.distributed, torchrun
+    re.compile(rb"\[(?P<rank>\d{1,9},\d{1,9})\]<std(?:out|err|diag)>: ?"),  # mpirun --tag-output
+    re.compile(rb"\[(?:rank|default)(?P<rank>\d{1,9})\]: ?"),  # torch.distributed, torchrun
     re.compile(_STAMP + rb" std(?:out|err) [FP] "),  # Kubernetes nodes (CRI)
     re.compile(_STAMP + rb" "),  # CI services, docker logs --timestamps
     re.compile(rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [^\s:\[]+(?:\[\d+\])?: "),  # journald, syslog
@@ -27,6 +27,7 @@ _TASK = re.compile(rb" *(?P<rank>\d{1,5}): ")  # srun --label
 _COMPOSE = re.compile(rb"[\w.-]+ +\| (?=.)")  # docker compose
 _NUMBERED = re.compile(rb"(?:[\w./-]+:)?\d+[:-]")  # grep -n, grep -Hn
 _MOST_LEARNED = 8
+_LONGEST = 1_000  # bytes of a prefix that is learned
 _MOST_TASKS = 4096
 _WRAPPED = b"{"  # a line of Docker's json-file log, or of `journalctl -o json`
 _TEXT_KEYS = ("log", "MESSAGE")
@@ -70,7 +71,7 @@ def find_prefixes(sample: bytes) -> Prefixes | None:
             known.append(optional)
     for text, count in prefixes.items():
         rest = _strip_known(text, known)
-        if rest:
+        if 0 < len(rest) <= _LONGEST:
             learned[_generalized(rest)] += count
     own = [re.compile(pattern) for pattern, _ in learned.most_common(_MOST_LEARNED)]
     return Prefixes([*known, *own])

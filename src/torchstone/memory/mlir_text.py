@@ -62,12 +62,13 @@ _TILE_BYTES = {
 }  # fmt: skip
 _WIDE_BYTES = {"f64": 8, "i64": 8, "si64": 8, "ui64": 8}  # on the host only
 _TILE_ELEMENTS = 32 * 32
+_MOST_ELEMENTS = 1 << 62  # more is damage: no column of a timeline holds it
 _BUFFER_TYPES = {"dram": "DRAM", "l1": "L1", "l1_small": "L1_SMALL", "trace": "TRACE", "system_memory": HOST}
 
-_TENSOR = re.compile(r"tensor<((?:[\d?]+x)*)(![\w.]+<(?:[^<>]|<[^<>]*>)*>|[\w.]+)(?:, (.*))?>", re.DOTALL)
-_TILE = re.compile(r"!tt(?:core)?\.tile<(\d+)x(\d+), (\w+)>")
-_MEMREF = re.compile(r"memref<((?:\d+x)*)(!tt(?:core)?\.tile<\d+x\d+, \w+>|\w+), #([\w.]+)(?:<(\w+)>)?")
-_GRID = re.compile(r"<(\d+(?:x\d+)*)[,>]")
+_TENSOR = re.compile(r"tensor<((?:[\d?]{1,18}x)*)(![\w.]+<(?:[^<>]|<[^<>]*>)*>|[\w.]+)(?:, (.*))?>", re.DOTALL)
+_TILE = re.compile(r"!tt(?:core)?\.tile<(\d{1,9})x(\d{1,9}), (\w+)>")
+_MEMREF = re.compile(r"memref<((?:\d{1,18}x)*)(!tt(?:core)?\.tile<\d{1,9}x\d{1,9}, \w+>|\w+), #([\w.]+)(?:<(\w+)>)?")
+_GRID = re.compile(r"<(\d{1,9}(?:x\d{1,9})*)[,>]")
 _SHARDING = re.compile(r"<(interleaved|single_bank|height_sharded|width_sharded|block_sharded|nd_sharded)>")
 _ALIAS = re.compile(r"#[A-Za-z_]\w*\b(?![.<])")
 
@@ -85,6 +86,8 @@ def read_type(text: str, aliases: Mapping[str, str] | None = None) -> TensorType
     if "?" in dims:
         return TensorType(text=short, dtype=dtype)
     shape = tuple(int(size) for size in dims.split("x")[:-1])
+    if prod(shape) > _MOST_ELEMENTS:
+        return TensorType(text=short, dtype=dtype)
     buffer = _read_buffer(layout) if layout else None
     stored = buffer.dtype if buffer else dtype
     return TensorType(
@@ -150,6 +153,8 @@ def _read_buffer(layout: str) -> Buffer | None:
     found = sharding.group(1) if sharding else ""
     pages = prod(sizes) if tile else prod(sizes[:-1])
     shards = _cores(layout[: memref.start()]) if found.endswith("sharded") else 1
+    if pages * page_bytes * shards > _MOST_ELEMENTS:
+        return None
     return Buffer(
         memory=_BUFFER_TYPES.get(inside or named, inside or named),
         dtype=dtype,
@@ -322,7 +327,7 @@ _ARGUMENT = re.compile(r"(%[\w$]+): (.*)", re.DOTALL)
 _KIND = re.compile(r"argument_type<(\w+)>")
 _NAME = re.compile(r'ttir\.name = "((?:[^"\\]|\\.)*)"')
 _LOCAL_SHAPE = re.compile(r"local_shape = (tensor<[^<>]*>)")
-_ALIGNMENT = re.compile(r"noc_dram_address_align_bytes = (\d+)")
+_ALIGNMENT = re.compile(r"noc_dram_address_align_bytes = (\d{1,9})")
 
 
 class ModuleDumpReader:

@@ -50,7 +50,7 @@ _DTYPES = {
 }  # fmt: skip
 _ELEMENT_BITS = {"bf16": 16, "f32": 32, "bfp_bf8": 8.5, "bfp_bf4": 4.5, "u32": 32, "si32": 32, "u16": 16, "u8": 8}
 _NUMBERS = re.compile(r"\d+")
-_CORES = re.compile(r"\[?\(?(?:x=)?(\d+)[-,](?:y=)?(\d+)\)? - \(?(?:x=)?(\d+)[-,](?:y=)?(\d+)\)?\]?")
+_CORES = re.compile(r"\[?\(?(?:x=)?(\d{1,9})[-,](?:y=)?(\d{1,9})\)? - \(?(?:x=)?(\d{1,9})[-,](?:y=)?(\d{1,9})\)?\]?")
 _TENSOR_ARGUMENT = re.compile(r"^(?:ttnn\.|torch\.)?Tensor\(")
 _TENSOR_ID, _SHAPE = re.compile(r"tensor_id=(\d+)"), re.compile(r"[Ss]hape(?:=|\()+(?:Shape\()?(\[[\d, ]*\])")
 _MEMORY_CONFIG = re.compile(

@@ -184,7 +184,8 @@ def _check_that(safe: bool, problem: str) -> None:  # noqa: FBT001 - reads like 
 
 
 def _check_plain(text: str) -> None:
-    _check_that(_PLAIN.fullmatch(text) is not None, f"{_short(text)} is not a name")
+    if _PLAIN.fullmatch(text) is None:
+        _refuse(f"{_short(text)} is not a name")
 
 
 def _check_metadata(metadata: dict[str, str]) -> None:

@@ -12,6 +12,7 @@ import re
 import stat
 import zlib
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
 _DIGITS = bytes(48 if chr(code).isdecimal() else 32 for code in range(128)) + b" " * 128  # a digit -> 0, else a space
 _LONG = b"0" * (MAX_DIGITS + 1)
 _UNSIZED_BYTES = 1 << 24
+_MOST_DOTS = 1_000  # in a line of TOML: the time of its reader grows with the square of the parts of a key
+_TOML_BITS = 63  # beside the sign; Python's reader takes any number
 _PART_BYTES = 1 << 20
 _STORED, _DEFLATED = 0, 8  # methods of zip archives
 _SHOWN_CHARACTERS = 200  # of an error that a decoder reports
@@ -159,6 +162,35 @@ def encodable(document: Any) -> Any:
 def read_json(path: Path, *, object_hook: Callable[[dict[str, Any]], object] | None = None) -> Any:
     """A JSON file of another tool as plain values."""
     return parse_json(read_file(path), origin=str(path), object_hook=object_hook)
+
+
+def parse_toml(text: str, *, origin: str) -> dict[str, Any]:
+    """A TOML document as plain values; origin names it in the error."""
+    import tomllib  # most commands read none
+
+    document: dict[str, Any] = {}
+    if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
+        problem = f"a line has more than {_MOST_DOTS:,} dots"
+    else:
+        try:
+            document = tomllib.loads(text)
+            problem = _problem_of_values(document)
+        except (ValueError, RecursionError) as error:  # a number with too many digits is no TOMLDecodeError
+            problem = shortened(error)
+    if problem:
+        msg = f"{origin} is not a TOML file: {problem}"
+        raise UnreadableFileError(msg)
+    return document
+
+
+def _problem_of_values(document: dict[str, Any]) -> str:
+    level: list[Any] = [document]
+    for _ in range(MAX_DEPTH):
+        if any(isinstance(one, int) and one.bit_length() > _TOML_BITS for one in level):
+            return f"it has a number of more than {_TOML_BITS} bits"
+        inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        level = list(chain.from_iterable(inner))
+    return f"it nests tables more than {MAX_DEPTH} levels deep" if level else ""
 
 
 def shortened(error: BaseException) -> str:

@@ -3,9 +3,11 @@
 from array import array
 from collections.abc import Sequence
 from enum import IntFlag, StrEnum
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from torchstone.record.base import Count, Document, Record, Schema
+import msgspec
+
+from torchstone.record.base import Document, Record, Schema
 from torchstone.record.consistency import distinct, in_range
 from torchstone.units import many
 
@@ -16,6 +18,7 @@ from torchstone.units import many
 
 
 NONE = -1  # in a column: there is no such row, or the log does not say
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]  # what a column holds; no memory has more bytes
 
 
 class IntColumn(Record, frozen=True, kw_only=True):
@@ -382,7 +385,7 @@ class MemoryTimeline(Document, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Columns have equal lengths, and every number is of a row that is there."""
-        if self.ticks_per_mib < 1 or self.row_alignment_bytes < 1:
+        if not (1 <= self.ticks_per_mib <= 1 << 62 and 1 <= self.row_alignment_bytes <= 1 << 62):
             msg = f"ticks_per_mib is {self.ticks_per_mib} and row_alignment_bytes is {self.row_alignment_bytes}"
             raise ValueError(msg)
         distinct("memories", [memory.name for memory in self.memories])

@@ -289,9 +289,12 @@ class MemoryComparison(Document, frozen=True, kw_only=True):
     runs: tuple[RunSummary, ...] = ()  # all runs, in the order in which they were given
 
     def check(self) -> None:
-        """The columns of all comparisons are of equal length."""
+        """The columns of all comparisons are of equal length, and a first difference is one of the differences."""
         if self.ticks_per_mib < 1:
             msg = f"ticks_per_mib is {self.ticks_per_mib}"
+            raise ValueError(msg)
+        if self.first_difference is not None and all(row.change is Change.SAME for row in self.differences):
+            msg = "first_difference is given, and differences has no op that was removed or added"
             raise ValueError(msg)
         self.rows.check()
         for other in self.others:

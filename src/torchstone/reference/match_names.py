@@ -1,7 +1,6 @@
 """Which tensor of a port is which golden tensor: by name, by the user's map, by order, shape and value."""
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from torchstone.errors import InputError, UnreadableFileError
-from torchstone.record.files import parse_json, read_text, shortened
+from torchstone.record.files import parse_json, parse_toml, read_text, shortened
 from torchstone.record.reference import GoldenTensor, MatchedBy, Role
 from torchstone.reference.fused import merge_to, same_projection, split_to, whole_parts
 from torchstone.reference.golden_files import INPUTS, MODULES, OUTPUTS, Golden
@@ -101,8 +100,8 @@ def read_map(path: Path) -> NameMap:
     """A TOML or JSON file: port name = golden name, or a list of them for a fused tensor; `*` is any part of a name."""
     try:
         text = read_text(path)
-        found = parse_json(text, origin=str(path)) if path.suffix == ".json" else tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError, UnreadableFileError) as error:
+        found = (parse_json if path.suffix == ".json" else parse_toml)(text, origin=str(path))
+    except UnreadableFileError as error:
         msg = f"--map {path} cannot be read ({shortened(error)}); write lines such as 'port.name' = 'logits'"
         raise UnreadableFileError(msg) from error
     if not isinstance(found, dict):

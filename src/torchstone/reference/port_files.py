@@ -1,6 +1,7 @@
 """The tensors of a port: a file, a folder of files or a Python value -> tensors by name; no pickle is executed."""
 
 import math
+import os
 import pickle
 import re
 import struct
@@ -114,7 +115,7 @@ def _read_folder(folder: Path) -> PortTensors:
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
     """A key that sorts layer.10 after layer.9."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", text)]
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text)]
 
 
 # --- Files ---
@@ -189,11 +190,23 @@ def _read_npz(path: Path) -> dict[str, Tensor]:
         return {name: _from_numpy(name, arrays[name]) for name in arrays.files}
 
 
+_NPY_VERSIONS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+    (3, 0): np.lib.format.read_array_header_2_0,
+}
+
+
 def _require_data(file: IO[bytes], size_bytes: int) -> None:
     """Refuse an array file whose header asks for more data than it has: numpy allocates memory for all of it first."""
     version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(file)
+    width = 2 if version == (1, 0) else 4
+    header_bytes = int.from_bytes(file.read(width), "little")
+    if version not in _NPY_VERSIONS or header_bytes > size_bytes:  # numpy allocates what it says before it reads it
+        msg = f"its header of {header_bytes:,} bytes is not one that numpy wrote"
+        raise ValueError(msg)
+    file.seek(-width, os.SEEK_CUR)
+    shape, _, dtype = _NPY_VERSIONS[version](file)
     needed_bytes = math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or needed_bytes > size_bytes - file.tell():
         msg = f"its shape {shape} needs {needed_bytes:,} bytes, and it has {size_bytes - file.tell():,}"

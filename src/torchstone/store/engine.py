@@ -30,6 +30,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from torchstone.errors import InputError, MissingExtraError, NewerSchemaError, UnreadableFileError
 from torchstone.record.files import shortened
 from torchstone.store import without_password
+from torchstone.store.tables import metadata
 
 if TYPE_CHECKING:
     from alembic.script import Script
@@ -226,6 +227,8 @@ def is_current(connection: Connection, *, origin: str) -> bool:
 
 def current_version(connection: Connection, *, origin: str) -> str | None:
     """The version of a database; None where it is empty. One of another program, or a newer one, is refused."""
+    if connection.dialect.name == "sqlite":
+        _refuse_views(connection, origin=origin)
     tables = inspect(connection).get_table_names()
     if VERSION_TABLE not in tables:
         if tables and connection.dialect.name == "sqlite":
@@ -237,6 +240,14 @@ def current_version(connection: Connection, *, origin: str) -> str | None:
         msg = f"{origin} was written by a newer torchstone (tables of version {version}); upgrade torchstone"
         raise NewerSchemaError(msg)
     return version
+
+
+def _refuse_views(connection: Connection, *, origin: str) -> None:
+    """Refuse a view in the place of a table, or a trigger of one: both may compute without end, and we make neither."""
+    made = connection.exec_driver_sql("SELECT lower(tbl_name) FROM sqlite_master WHERE type IN ('view', 'trigger')")
+    if not metadata.tables.keys().isdisjoint(made.scalars()):
+        msg = f"{origin} has a view or a trigger in the place of a table of torchstone; give another file with --db"
+        raise UnreadableFileError(msg)
 
 
 @cache

@@ -19,7 +19,7 @@ from typing import Any
 
 from torchstone.backends.ttnn_trace_text import UNPARSED, UNREADABLE, element_of, executions_of, literal, repair
 
-_POSITION = re.compile(r"arg(\d+)")
+_POSITION = re.compile(r"arg(\d{1,9})")
 
 
 @dataclass
@@ -134,6 +134,10 @@ _EXECUTIONS = (
     "JOIN occurrence ON occurrence.configuration = configuration.id JOIN origin ON origin.id = occurrence.origin "
     "JOIN place ON place.id = occurrence.place WHERE configuration.op = {}"
 )
+_VIEWS = (  # which may compute without end; torchstone makes none
+    "SELECT name FROM sqlite_master WHERE type = 'view' "
+    "AND lower(name) IN ('configuration', 'occurrence', 'origin', 'place')"
+)
 _LIST_FORMATS = ("ttnn_master_v0", "ttnn_master_v1")  # the beginning of their names
 
 
@@ -160,6 +164,9 @@ def without_password(address: str) -> str:
 def _read_file(path: str, op: str) -> tuple[list[Entry], list[str]]:
     try:
         with closing(sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            if connection.execute(_VIEWS).fetchone():
+                msg = f"{path} is not a database of torchstone: it has a view in the place of a table"
+                raise ValueError(msg)
             return _read(lambda query, *values: connection.execute(query.format("?"), values).fetchall(), op)
     except sqlite3.DatabaseError as error:
         msg = f"{path} is not a database of torchstone: {error}"

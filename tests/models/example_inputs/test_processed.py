@@ -284,7 +284,7 @@ def test_files_that_are_no_image_are_refused(vision: Path, tmp_path: Path) -> No
         UnreadableFileError, match=r"a\.png cannot be read \(it is damaged or not an image\); give a PNG"
     ):
         loaded(vision, image=(str(tmp_path / "a.png"),))
-    with pytest.raises(UnreadableFileError, match=r"missing\.png cannot be read \(No such file or directory\)"):
+    with pytest.raises(UnreadableFileError, match=r"cannot read .*missing\.png: No such file or directory"):
         loaded(vision, image=(str(tmp_path / "missing.png"),))
     (vision / "preprocessor_config.json").unlink()
     with pytest.raises(InputError, match="has no image processor that transformers can load"):

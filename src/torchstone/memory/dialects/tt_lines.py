@@ -39,27 +39,28 @@ TICKS_PER_MIB = 1000  # readings have three decimals
 LEFT_OUT_MESSAGE = "torchstone: lines are left out here"
 
 _ESCAPES = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
-_RANK = re.compile(rb"\[(\d+,\d+)\]<std(?:out|err|diag)>: ?")
+_RANK = re.compile(rb"\[(\d{1,9},\d{1,9})\]<std(?:out|err|diag)>: ?")
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z ")
-_PREFIX = re.compile(rb"([A-Za-z]\w*) \| +(TRACE|DEBUG|INFO|WARNING|ERROR|FATAL) \| ")
+_PREFIX = re.compile(rb"([A-Za-z]\w{0,63}) \| +(TRACE|DEBUG|INFO|WARNING|ERROR|FATAL) \| ")
 _BROKEN_PREFIX = re.compile(rb"^ *(?:RuntimeTTNN|RuntimeTTMetal\w*|Always) \|")
 _SOURCE = re.compile(r"\S+:\d+ - ")
 _STATE = re.compile(
-    rb"Device (\w+) memory state: MemoryView\{numBanks: (\d+), totalBytesPerBank: (\d+\.\d{3}) MB, "
-    rb"totalBytesAllocatedPerBank: (\d+\.\d{3}) MB, totalBytesFreePerBank: (\d+\.\d{3}) MB, "
-    rb"largestContiguousBytesFreePerBank: (\d+\.\d{3}) MB\}"
+    rb"Device (\w+) memory state: MemoryView\{numBanks: (\d{1,9}), totalBytesPerBank: (\d{1,15}\.\d{3}) MB, "
+    rb"totalBytesAllocatedPerBank: (\d{1,15}\.\d{3}) MB, totalBytesFreePerBank: (\d{1,15}\.\d{3}) MB, "
+    rb"largestContiguousBytesFreePerBank: (\d{1,15}\.\d{3}) MB\}"
 )
 _WORD_AT_END = re.compile(r"[\w.$-]+")
 _RUNNING = re.compile(r"([\w.$-]+) with hash: (\w+)")
 _OUT_OF_MEMORY = re.compile(
-    r"Out of Memory: Not enough space to allocate (\d+) B (\w+) buffer across (\d+) banks, "
-    r"where each bank needs to store (\d+) B, but bank size is (?:only )?(\d+) B"
-    r"(?: \(allocated: \d+ B, free: (\d+) B, largest free block: (\d+) B\))?"
+    r"Out of Memory: Not enough space to allocate (\d{1,18}) B (\w+) buffer across (\d{1,18}) banks, "
+    r"where each bank needs to store (\d{1,18}) B, but bank size is (?:only )?(\d{1,18}) B"
+    r"(?: \(allocated: \d+ B, free: (\d{1,18}) B, largest free block: (\d{1,18}) B\))?"
 )
 _CIRCULAR_BUFFERS = re.compile(
-    r"Statically allocated (?:circular|dataflow) buffers .*?(?:core range \[(?P<cores>.*?)\]"
-    r"(?:\. L1 buffer allocated at (?P<start>\d+) and static (?:circular|dataflow) buffer region ends at (?P<end>\d+)"
-    r"| grow to (?P<size>\d+) B which is beyond max L1 size of (?P<limit>\d+) B)|$)"
+    r"Statically allocated (?:circular|dataflow) buffers .*?(?:core range \[(?P<cores>.{0,2000}?)\]"
+    r"(?:\. L1 buffer allocated at (?P<start>\d{1,18})"
+    r" and static (?:circular|dataflow) buffer region ends at (?P<end>\d{1,18})"
+    r"| grow to (?P<size>\d{1,18}) B which is beyond max L1 size of (?P<limit>\d{1,18}) B)|$)"
 )
 _STATIC_BUFFERS = (b"Statically allocated circular buffers", b"Statically allocated dataflow buffers")
 

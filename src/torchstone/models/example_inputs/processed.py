@@ -1,5 +1,6 @@
 """Real inputs: text, images and audio files, prepared by the model's own tokenizer or processor."""
 
+import io
 import struct
 import warnings
 import wave
@@ -23,7 +24,7 @@ from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.pretrained import Blueprint, quiet_and_offline
 from torchstone.models.user_code import TINY
 from torchstone.models.weight_files import ModelFolder, refuse_own_code
-from torchstone.record.files import require_regular_file, shortened
+from torchstone.record.files import read_file, require_regular_file, shortened
 from torchstone.units import many
 
 _TAKEN_AS = {
@@ -159,16 +160,15 @@ _DAMAGED_IMAGE = (OSError, SyntaxError, ValueError, TypeError, LookupError, EOFE
 def _read_image(path: Path) -> object:
     from PIL import Image
 
-    require_regular_file(path)
+    content = io.BytesIO(read_file(path))  # of a file itself, Pillow allocates whatever a chunk says
     try:
         with (
             warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning),
-            Image.open(path, formats=_IMAGES) as image,
+            Image.open(content, formats=_IMAGES) as image,
         ):
             return image.convert("RGB")
     except (*_DAMAGED_IMAGE, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        reason = getattr(error, "strerror", None) or "it is damaged or not an image"
-        msg = f"the image {path} cannot be read ({reason}); give a PNG or JPEG file"
+        msg = f"the image {path} cannot be read (it is damaged or not an image); give a PNG or JPEG file"
         raise UnreadableFileError(msg) from error
 
 
