@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.capture.nets import PlainObject
-from torchstone.capture.reuse import rebuilt
+from torchstone.capture.describe import rebuilt
 
 Pair = namedtuple("Pair", ["left", "right"])
 

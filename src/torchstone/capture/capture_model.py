@@ -49,7 +49,7 @@ class About:
 
 _NOTHING_KNOWN = About()
 _SMALL_BYTES = 1 << 28
-_NEVER_LAZY = frozenset({nn.Parameter, torch.Tensor, type(None)})
+_NEVER_LAZY = frozenset({nn.Parameter, torch.Tensor})
 _NO_FAST_PATH = (
     "nn.TransformerEncoder ran op by op: its fused kernel takes a nested tensor, which cannot be recorded "
     "(torch.backends.mha.set_fastpath_enabled(False) does the same in eager)"
@@ -139,7 +139,11 @@ def _refuse_unobservable(tree: ModuleTree, inputs: Inputs) -> None:
 def _lazy_names(module: nn.Module) -> list[str]:
     """The parameters and buffers of a module that have no shape yet."""
     held = {**module._parameters, **module._buffers}
-    return [name for name, tensor in held.items() if type(tensor) not in _NEVER_LAZY and is_lazy(tensor)]
+    return [
+        name
+        for name, tensor in held.items()
+        if tensor is not None and type(tensor) not in _NEVER_LAZY and is_lazy(tensor)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

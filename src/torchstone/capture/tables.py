@@ -10,7 +10,7 @@ from typing import Any
 from weakref import ref
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, UntypedStorage, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from torchstone.capture.describe import Describer, spec_of, stored_bytes, tensors_inside
@@ -109,7 +109,7 @@ class TensorColumns:
         self._constants: list[int] = []  # those of the external ones that the code brought along
         self._marked: list[ref[Tensor]] = []  # tensors that may outlive the capture and must lose their mark
         self.lifetimes = Lifetimes()
-        self._external_storages: dict[int, tuple[int, ref[object]]] = {}  # by place: number; whether it still lives
+        self._external_storages: dict[int, tuple[int, ref[UntypedStorage]]] = {}  # by place: number; whether it still lives
 
     def __len__(self) -> int:
         return self._count
@@ -295,7 +295,7 @@ def looks_watched() -> Iterator[None]:
     with _watch_lock:
         _watching += 1
         if _watching == 1:
-            FakeTensor.data = property(_data_of, _assign_data)  # type: ignore[assignment, method-assign]
+            FakeTensor.data = property(_data_of, _assign_data)  # type: ignore[assignment]
     try:
         yield
     finally:

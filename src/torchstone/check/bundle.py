@@ -21,10 +21,6 @@ from torchstone.check.summary import find_finding, read_result
 from torchstone.errors import InputError, TorchstoneError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.check import CheckResult, Finding
-<<<<<<< HEAD
-=======
-from torchstone.record.codec import replacing
->>>>>>> 2b79b004795e17c87d3252c8e4688e508d991fdc
 from torchstone.record.files import parse_json, problem_of_archive, require_regular_file, shortened
 from torchstone.record.task import Ending, Limits
 from torchstone.temporary import replacing, temporary_folder
