@@ -62,7 +62,7 @@ _TILE_BYTES = {
 }  # fmt: skip
 _WIDE_BYTES = {"f64": 8, "i64": 8, "si64": 8, "ui64": 8}  # on the host only
 _TILE_ELEMENTS = 32 * 32
-_MOST_ELEMENTS = 1 << 62  # more is damage: no column of a timeline holds it
+_MOST_ELEMENTS = 1 << 59  # more is damage: no column of a timeline holds their bytes
 _BUFFER_TYPES = {"dram": "DRAM", "l1": "L1", "l1_small": "L1_SMALL", "trace": "TRACE", "system_memory": HOST}
 
 _TENSOR = re.compile(r"tensor<((?:[\d?]{1,18}x)*)(![\w.]+<(?:[^<>]|<[^<>]*>)*>|[\w.]+)(?:, (.*))?>", re.DOTALL)

@@ -453,13 +453,13 @@ class _Reader:
 
     def _type_id(self, tensor: _Tensor | None, live: _Live | None) -> int:
         dtype = _DTYPES.get(tensor.dtype, tensor.dtype.lower()) if tensor else ""
-        shape = tensor.shape if tensor else None
+        shape = tensor.shape if tensor and prod(tensor.shape or ()) < _MAX_SIZE else None
         text = "x".join([*map(str, shape or ()), dtype or "bytes"])
         bits = _ELEMENT_BITS.get(dtype)
         buffer = None
-        if live is not None:
+        padded = 0 if live is None else live.size_bytes or self._padded_bytes(tensor, bits, live)
+        if live is not None and padded <= _MAX_SIZE:
             is_tiled = bool(tensor and tensor.layout == "TILE")
-            padded = live.size_bytes or self._padded_bytes(tensor, bits, live)
             page = live.page_bytes if live.size_bytes or bits is None or not is_tiled else int(128 * bits)
             buffer = Buffer(
                 memory=live.memory,
