@@ -109,7 +109,9 @@ class TensorColumns:
         self._constants: list[int] = []  # those of the external ones that the code brought along
         self._marked: list[ref[Tensor]] = []  # tensors that may outlive the capture and must lose their mark
         self.lifetimes = Lifetimes()
-        self._external_storages: dict[int, tuple[int, ref[UntypedStorage]]] = {}  # by place: number; whether it still lives
+        self._external_storages: dict[
+            int, tuple[int, ref[UntypedStorage]]
+        ] = {}  # by place: number; whether it still lives
 
     def __len__(self) -> int:
         return self._count
