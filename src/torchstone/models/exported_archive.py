@@ -23,6 +23,7 @@ import torch
 from torchstone.errors import UnreadableFileError
 from torchstone.foreign import foreign_code
 from torchstone.models.size_expressions import is_arithmetic
+from torchstone.numerics.pickle_names import names_too_long
 
 _PROGRAM = "models/model.json"
 _CONFIGS = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
@@ -98,6 +99,8 @@ def _check_tensors(record: bytes, name: str) -> None:
     """Load a member with torch's restricted unpickler, so that torch.export.load does not retry without restriction."""
     if not record:
         return
+    if names_too_long(io.BytesIO(record)):
+        _refuse(f"its member {name!r} names a class by more than a thousand characters")
     with foreign_code() as ran:  # whatever torch raises, it would go on to load the member without restriction
         loaded: object = torch.load(io.BytesIO(record), weights_only=True)
     if ran.error is not None:

@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from torchstone.errors import InputError, UnreadableFileError
+from torchstone.numerics.pickle_names import names_too_long
 from torchstone.record.files import problem_of_archive
 from torchstone.reference.golden_files import OUTPUTS
 from torchstone.reference.structure import tensors_of
@@ -221,6 +222,10 @@ def _read_npy(path: Path) -> Tensor:
 
 
 def _read_pt(path: Path) -> dict[str, Tensor] | Tensor:
+    with path.open("rb") as file:
+        if names_too_long(file):
+            msg = "it names a class by more than a thousand characters"
+            raise ValueError(msg)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:  # torch's message explains how to execute the file: do not repeat it
