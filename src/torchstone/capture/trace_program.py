@@ -14,6 +14,7 @@ from torchstone.errors import InputError, require_package
 from torchstone.record.base import Record
 from torchstone.record.codec import load
 from torchstone.record.config import OpLog, TargetKind
+from torchstone.record.files import read_file
 from torchstone.temporary import temporary_folder
 
 # What the TARGET of a trace is: a pytest node, a script or a model.
@@ -59,10 +60,7 @@ def _is_test_file(file: Path) -> bool:
 
 def _defines_a_model(file: Path) -> bool:
     try:
-        tree = ast.parse(file.read_bytes(), filename=str(file))
-    except OSError as error:
-        msg = f"cannot read {file}: {error.strerror or error}; check its permissions"
-        raise InputError(msg) from error
+        tree = ast.parse(read_file(file), filename=str(file))
     except (SyntaxError, ValueError) as error:
         msg = f"{file} is not readable Python: {error}; mend it, or give another file"
         raise InputError(msg) from error
@@ -109,7 +107,11 @@ def trace_in_child(request: TraceRequest) -> OpLog:
 
 def _trace(request: TraceRequest, folder: Path) -> OpLog:
     log, asked, refusal = folder / "log.json", folder / "request.json", folder / REFUSAL
-    asked.write_bytes(msgspec.json.encode(msgspec.structs.replace(request, log=str(log))))
+    try:
+        asked.write_bytes(msgspec.json.encode(msgspec.structs.replace(request, log=str(log))))
+    except UnicodeEncodeError as error:
+        msg = f"{request.target} has a name that is not UTF-8; rename it, or give another file"
+        raise InputError(msg) from error
     command = [sys.executable, "-m", _CHILD, str(asked)]
     done = subprocess.run(command, stdout=_STDERR, check=False)  # noqa: S603 - our own module
     if refusal.is_file():
