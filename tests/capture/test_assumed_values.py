@@ -92,7 +92,7 @@ def test_equal_layers_that_draw_no_numbers_are_reused_where_values_are_assumed(d
     trace = capture(model, torch.randn(16, 8), "fake")
     assert trace.failure is None
     assert trace.assumed
-    assert (trace.provenance.reused_ops > trace.size.op // 2) is reused
+    assert (trace.provenance.reused_ops >= trace.size.op // 2) is reused
     assert any("values read back" in note for note in trace.notes) is not reused
 
 

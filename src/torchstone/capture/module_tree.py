@@ -85,7 +85,7 @@ def _ends(block: list[str], following: str) -> bool:
     if following.startswith(_STATEMENTS):
         code = _STRINGS.sub("", "".join(block))
         closed = all(code.count(opening) == code.count(closing) for opening, closing in ("()", "[]", "{}"))
-        if closed and '"""' not in code and "'''" not in code:
+        if closed and '"' not in code and "'" not in code:
             return True
     return _parses(block)
 
