@@ -1,7 +1,7 @@
 """A pipe, a device, a folder, nothing, or a name with escape codes where a command expects a file: one sentence.
 
 Each command ends, in bounded memory, without a traceback, without a control character on the terminal, and without
-replacing what is no file.
+replacing anything but regular files.
 """
 
 import os
