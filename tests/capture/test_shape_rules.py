@@ -67,6 +67,7 @@ def _calls(dice: Random) -> Iterator[tuple[OpOverload, tuple[Any, ...]]]:
     yield aten.linalg_vector_norm.default, (x, dice.choice([1, 2, 2.0]), [dim], dice.random() < 0.5)
     yield aten.amax.default, (x, [dim], dice.random() < 0.5)
     yield aten.sum.dim_IntList, (x, [dim], dice.random() < 0.5)
+    yield aten.mean.dim, (x, [0, -1] if x.dim() > 1 else [0], dice.random() < 0.5)
     a, b, c, d = (dice.choice([1, 2, 3, 8]) for _ in range(4))
     yield aten.mm.default, (_tensor(dice, [a, b], dtype), _tensor(dice, [b, c], dtype))
     yield aten.bmm.default, (_tensor(dice, [d, a, b], dtype), _tensor(dice, [d, b, c], dtype))
@@ -87,6 +88,9 @@ def _views(dice: Random, x: Tensor, dim: int) -> Iterator[tuple[OpOverload, tupl
     yield aten.transpose.int, (x, 0, -1)
     yield aten.permute.default, (x, dice.sample(range(-x.dim(), 0), x.dim()))
     yield from ((aten.t.default, (one,)) for one in (x.flatten(), x.flatten()[None]))
+    yield aten.squeeze.dim, (x, dim - dice.choice([0, x.dim()]))
+    yield aten.squeeze.dims, (x, [0, -1] if x.dim() > 1 else [0])
+    yield aten.squeeze.default, (x,)
     yield aten.unsqueeze.default, (x, dice.choice([dim, -dim - 1, x.dim()]))
     yield aten.select.int, (x, dim, -1)
     yield aten.unbind.int, (x, dim)
@@ -110,11 +114,14 @@ def _layers(dice: Random, x: Tensor, dtype: torch.dtype) -> Iterator[tuple[OpOve
     step = dice.choice([[], [2], [1, 2]])
     yield aten.max_pool2d_with_indices.default, (image, [3, 2], step, [1], [1], dice.random() < 0.3)
     yield aten.avg_pool2d.default, (image, [2], step, [1], dice.random() < 0.3)
+    yield aten.avg_pool2d.default, (image, [3], dice.choice([[2], [3], [4]]), [dice.choice([0, 1])], True)
     yield aten.constant_pad_nd.default, (image, [1, dice.choice([0, -2]), 2, 3], 0.5)
     part = torch.rand(image.shape[0], channels + 2, *image.shape[2:]).to(dtype)[:, 1 : channels + 1]
     yield aten.convolution.default, (part, kernel, None, steps, pads, spread, False, [0, 0], groups)
     yield aten.native_batch_norm.default, (part, *state, dice.random() < 0.5, 0.1, 1e-5)
     yield aten.max_pool2d_with_indices.default, (part, [3, 2], step, [1], [1], False)
+    last = torch.rand(image.shape[0], *image.shape[2:], channels + 2).to(dtype).permute(0, 3, 1, 2)[:, 1 : channels + 1]
+    yield aten.convolution.default, (last, kernel, None, steps, pads, spread, False, [0, 0], groups)
     signal, taps = image[:, :, 0], kernel[..., 0]
     yield aten.convolution.default, (signal, taps, None, steps[:1], pads[:1], spread[:1], False, [0], groups)
 

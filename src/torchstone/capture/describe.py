@@ -157,6 +157,12 @@ def is_plain(value: object) -> bool:
     """Whether a value has nothing inside and never changes."""
     kind = type(value)
     known = _IS_PLAIN.get(kind)
+    return is_plain_type(kind) if known is None else known
+
+
+def is_plain_type(kind: type) -> bool:
+    """Whether values of a type have nothing inside and never change."""
+    known = _IS_PLAIN.get(kind)
     if known is None:
         known = _IS_PLAIN[kind] = issubclass(kind, _PLAIN)
     return known

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
+from functools import lru_cache, partial
+from itertools import accumulate, chain
+from operator import is_
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 from weakref import ref
@@ -12,7 +13,7 @@ from weakref import ref
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torchstone.capture.describe import is_plain
+from torchstone.capture.describe import is_plain, is_plain_type
 from torchstone.capture.module_tree import ModuleTree, configuring, layer_numbers
 from torchstone.capture.tables import TensorColumns
 from torchstone.capture.tensor_modes import StandInWorld
@@ -307,6 +308,7 @@ def key_of(value: object, key_of_tensor: TensorKey, depth: int = 0) -> Hashable:
 
 _LONGEST_COMPARED = 4096  # elements of a small real buffer that are compared by value
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_HELD = ("_parameters", "_buffers", "_modules", *_HOOKS)  # dictionaries of a module that decide its fingerprint
 
 
 class NoFingerprintError(Exception):
@@ -320,12 +322,71 @@ class NoFingerprintError(Exception):
 class Fingerprint:
     """One module as it is now, with everything below it."""
 
-    __slots__ = ("key", "numbers", "tensors")
+    __slots__ = ("key", "numbers", "reading", "tensors")
+
+    def __init__(self, key: int, tensors: list[Tensor], numbers: list[int], reading: "_Reading | None" = None) -> None:
+        self.tensors = tensors  # parameters, buffers and tensor attributes, in order
+        self.numbers = numbers  # of the tensors
+        self.reading = reading
+        # Tied weights: modules that are alike but for which of their tensors are one do not run the same ops.
+        ties = tuple(map(numbers.index, numbers)) if len(set(numbers)) < len(numbers) else ()
+        self.key: Hashable = (key, ties)
+
+
+class _Reading:
+    """The modules that a fingerprint was made from, and what they had: while they have the same objects, it holds.
+
+    To compare objects by identity is several times faster than to read them, and a block that runs is asked for again,
+    as is each block in it. A reading does not last where an object could change and stay the same, or has tensors: to
+    keep it would keep memory alive that the model lets go of.
+    """
+
+    __slots__ = ("_dictionaries", "_names", "_places", "_values", "lasting", "numbers", "rows", "tensors")
 
     def __init__(self) -> None:
-        self.key: Hashable = None
-        self.tensors: list[Tensor] = []  # parameters, buffers and tensor attributes, in order
-        self.numbers: list[int] = []  # of the tensors
+        self.lasting = True
+        self.tensors: list[Tensor] = []
+        self.numbers: list[int] = []
+        self.rows: list[_Row] = []  # the modules, in pre-order
+        self._dictionaries: list[dict[str, Any]] = []
+        self._names: list[str] = []
+        self._values: list[object] = []
+        self._places: list[int] = []  # of the first value of each dictionary
+
+    def keep(self) -> None:
+        """Remember what everything is now."""
+        held = [vars(row.module) for row in self.rows]
+        self._dictionaries = [one for own in held for one in (own, *map(own.__getitem__, _HELD))]
+        self._places = list(accumulate(map(len, self._dictionaries), initial=0))
+        self._names = list(chain.from_iterable(self._dictionaries))
+        self._values = list(chain.from_iterable(map(dict.values, self._dictionaries)))  # not what stands in for them
+
+    def fingerprint(self, place: int) -> Fingerprint | None:
+        """The fingerprint of a module, if it has not changed."""
+        row = self.rows[place]
+        each = 1 + len(_HELD)
+        now = self._dictionaries[place * each : row.end * each]
+        part = slice(self._places[place * each], self._places[row.end * each])
+        values = list(chain.from_iterable(map(dict.values, now)))
+        if (
+            len(values) != part.stop - part.start
+            or not all(map(is_, values, self._values[part]))
+            or list(chain.from_iterable(now)) != self._names[part]
+        ):
+            return None
+        return Fingerprint(row.key, self.tensors[row.tensors], self.numbers[row.tensors])
+
+
+class _Row:
+    """One module of a reading."""
+
+    __slots__ = ("end", "key", "module", "tensors")
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.key = -1
+        self.end = 0  # the place after its last descendant
+        self.tensors = slice(0)
 
 
 class Fingerprints:
@@ -336,72 +397,132 @@ class Fingerprints:
         self._world = world
         self._numbers: dict[Hashable, int] = {}
         self._hung_twice = {id(tree.modules[number]) for number in tree.other_paths}
+        self._kept: dict[int, tuple[_Reading, int]] = {}  # by id of a module: the last reading of it, and its place
+        self._inert: dict[int, object] = {}  # objects without tensors, by id
 
     def of(self, module: nn.Module) -> Fingerprint:
         """The fingerprint of a module; equal ones have equal keys."""
-        found = Fingerprint()
-        key = self._key(module, found)
-        # Tied weights: modules that are alike but for which of their tensors are one do not run the same ops.
-        numbers = found.numbers = list(map(self._tensors.number_of, found.tensors))
-        ties = tuple(map(numbers.index, numbers)) if len(set(numbers)) < len(numbers) else ()
-        found.key = (key, ties)
-        return found
+        kept = self._kept.get(id(module))
+        found = None if kept is None else kept[0].fingerprint(kept[1])
+        if found is not None:
+            return found
+        self._kept.pop(id(module), None)
+        reading = _Reading()
+        key = self._key(module, reading)
+        reading.numbers = list(map(self._tensors.number_of, reading.tensors))
+        return Fingerprint(key, reading.tensors, reading.numbers, reading)
 
-    def _key(self, module: nn.Module, found: Fingerprint) -> int:
-        attributes = vars(module)
+    def keep(self, found: Fingerprint) -> None:
+        """Keep what a module was read as just now, since it runs: it and the modules in it are asked for again."""
+        reading = found.reading
+        if reading is not None and reading.lasting:
+            reading.keep()
+            self._kept.update((id(row.module), (reading, place)) for place, row in enumerate(reading.rows))
+        found.reading = None
+
+    def _key(self, module: nn.Module, reading: _Reading) -> int:
+        attributes, rows = vars(module), reading.rows
         if id(module) in self._hung_twice:
             reason = "module objects at several places of the tree"
             raise NoFingerprintError(reason, module)
         if any(map(attributes.get, _HOOKS)):  # what a hook does cannot be seen, and it may count or change each call
             reason = "hooks"
             raise NoFingerprintError(reason, module)
+        row, first_tensor = _Row(module), len(reading.tensors)
+        rows.append(row)
         layers = layer_numbers(module)
         names = configuring(tuple(attributes))
         if layers:
             names = tuple([name for name in names if name not in layers])
         values = [attributes[name] for name in names]
-        parts: list[object] = [type(module), attributes["training"], names, *map(type, values)]
-        parts += [value if is_plain(value) else self._special(value, module, found) for value in values]
-        for entries in (attributes["_parameters"], attributes["_buffers"]):
-            for name, tensor in original_items(entries):
-                parts.append((name, None if tensor is None else self._held(tensor, found)))
+        kinds = tuple(map(type, values))
+        for place in _special_places(kinds):
+            values[place] = self._special(values[place], module, reading)
+        parameters, buffers = attributes["_parameters"], attributes["_buffers"]
+        parts = [type(module), attributes["training"], names, kinds, len(parameters), len(buffers), *values]
+        for entries in (parameters, buffers):
+            for name, tensor in original_items(entries) if entries else ():
+                parts += (name, None if tensor is None else self._held(tensor, reading))
         for name, child in attributes["_modules"].items():
-            parts.append((name, None if child is None else self._key(child, found)))
-        return self._numbers.setdefault(tuple(parts), len(self._numbers))
+            parts += (name, None if child is None else self._key(child, reading))
+        row.key = self._numbers.setdefault(tuple(parts), len(self._numbers))
+        row.end, row.tensors = len(rows), slice(first_tensor, len(reading.tensors))
+        return row.key
 
-    def _special(self, value: Any, module: nn.Module, found: Fingerprint) -> Hashable:
+    def _special(self, value: Any, module: nn.Module, reading: _Reading) -> Hashable:
         """An attribute that is more than a plain value; a method of the module itself is known by its function."""
-        bound = type(value) is MethodType and value.__self__ is module  # configurations are slow to ask
-        return (MethodType, value.__func__) if bound else self._attribute(value, found)
+        kind = type(value)
+        if kind is tuple and not _special_places(tuple(map(type, value))):  # as kernel sizes are
+            return value
+        if kind is MethodType and value.__self__ is module:  # configurations are slow to ask
+            return (MethodType, value.__func__)
+        if id(value) in self._inert:
+            return identity_key(value)
+        if not self._is_inert(value):
+            reading.lasting = False
+        return self._attribute(value, reading)
 
-    def _held(self, tensor: Tensor, found: Fingerprint) -> Hashable:
+    def _is_inert(self, value: Any, depth: int = 0) -> bool:
+        """Whether an attribute neither changes its key nor keeps memory alive while it is the same object."""
+        kind = type(value)
+        if is_plain(value) or id(value) in self._inert or issubclass(kind, (type, BuiltinFunctionType)):
+            return True
+        if depth > _DEEPEST or issubclass(kind, (Tensor, nn.Module, MethodType, partial)):
+            return False
+        if kind is FunctionType:
+            return bool(value.__closure__ is None)
+        if kind is tuple:
+            return all(self._is_inert(part, depth + 1) for part in value)
+        if depth and kind in (list, set, dict):  # in an object that is equal to itself alone
+            parts = value.values() if kind is dict else value
+            return all(self._is_inert(part, depth + 1) for part in parts)
+        if issubclass(kind, (list, tuple, set, dict)) or not hasattr(value, "__dict__"):
+            return False
+        if not all(self._is_inert(one, depth + 1) for one in vars(value).values()):
+            return False
+        self._inert[id(value)] = value
+        return True
+
+    def _held(self, tensor: Tensor, reading: _Reading) -> Hashable:
         """A parameter or buffer: by its looks, and by value where it keeps its values."""
-        found.tensors.append(tensor)
-        spec = self._tensors.spec_of[self._tensors.number_of(tensor)]
-        if self._world.is_stand_in(tensor) or not self._world.stays_real(tensor):
+        reading.tensors.append(tensor)
+        spec = self._tensors.exchanged.get(id(tensor))
+        if spec is not None:
             return spec
-        return (spec, _values(tensor))
+        spec = self._tensors.spec_of[self._tensors.number_of(tensor)]
+        if self._world.is_stand_in(tensor):
+            reading.lasting = False
+        elif self._world.stays_real(tensor):
+            reading.lasting = False
+            return (spec, _values(tensor))
+        return spec
 
-    def _constant(self, tensor: Tensor, found: Fingerprint) -> Hashable:
+    def _constant(self, tensor: Tensor, reading: _Reading) -> Hashable:
         """A tensor that is an attribute like any other: it is used as it is."""
-        found.tensors.append(tensor)
+        reading.tensors.append(tensor)
         spec = self._tensors.spec_of[self._tensors.number_of(tensor)]
         return spec if self._world.is_stand_in(tensor) or tensor.is_meta else (spec, _values(tensor))
 
-    def _attribute(self, value: Any, found: Fingerprint) -> Hashable:
+    def _attribute(self, value: Any, reading: _Reading) -> Hashable:
         kind = type(value)
         if is_plain(value):
             return (kind, value)
         if issubclass(kind, Tensor):
-            return self._constant(value, found)
+            return self._constant(value, reading)
         if kind in (list, tuple) and all(map(is_plain, value)):
             return (kind, tuple(value))
         if kind is dict and all(map(is_plain, value.values())):
             return (kind, tuple(value.items()))
         if kind is partial:
             given = (*value.args, *value.keywords.values())
-            return (kind, identity_key(value.func), *value.keywords, *(self._attribute(one, found) for one in given))
+            return (kind, identity_key(value.func), *value.keywords, *(self._attribute(one, reading) for one in given))
         return identity_key(value)
+
+
+@lru_cache(maxsize=4096)
+def _special_places(kinds: tuple[type, ...]) -> tuple[int, ...]:
+    """Which of some values are not plain by their types; modules of a class have the same types again and again."""
+    return tuple(place for place, kind in enumerate(kinds) if not is_plain_type(kind))
 
 
 def _values(tensor: Tensor) -> Hashable:

@@ -48,6 +48,13 @@ class Lifetimes:
         self._watched[id(reference)] = (reference, storage)
         return reference
 
+    def lasts(self, storage: int, size: int) -> None:
+        """Memory that was not seen before is there to the end."""
+        self._sizes[storage] = size
+        self._holders[storage] = 1
+        self._live_bytes += size
+        self._most_bytes = max(self._most_bytes, self._live_bytes)
+
     def _died(self, reference: ref[UntypedStorage]) -> None:
         """A storage object is gone."""
         watched = self._watched.pop(id(reference), None)

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from torchstone.capture.describe import class_path, describe_plain, is_plain
+from torchstone.capture.describe import class_path, describe_plain
 from torchstone.record.module import Module, Parameter, Source
 from torchstone.record.value import Items, Opaque, Value
 
@@ -223,7 +223,7 @@ def _root_name(node: ast.expr) -> str | None:
 # The modules of a model -> module records, in pre-order.
 
 
-_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
+_CONTAINERS = frozenset({nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict})
 _LONGEST_ATTRIBUTE = 32
 # What every module has for its own bookkeeping; the last is there while calls are intercepted, or after compile().
 _BOOKKEEPING = frozenset(vars(nn.Module())) | {"training", "_compiled_call_impl"}
@@ -283,16 +283,17 @@ class ModuleTree:
 
     def held_tensors(self) -> Iterator[tuple[str, str, Tensor]]:
         """Kind, path and tensor of every parameter, buffer and attribute that is a tensor, in order."""
+        no_tensors: set[type] = set()
         for module, path in zip(self.modules, self.paths, strict=True):
             own = vars(module)
-            constants = {name: own[name] for name in configuring(tuple(own)) if not is_plain(own[name])}
-            for kind, held in (
-                ("parameter", module._parameters),
-                ("buffer", module._buffers),
-                ("constant", constants),
-            ):
+            kinds = {*map(type, own.values())}
+            constants = {}
+            if not kinds <= no_tensors:
+                constants = {name: own[name] for name in configuring(tuple(own)) if issubclass(type(own[name]), Tensor)}
+                no_tensors |= {kind for kind in kinds if not issubclass(kind, Tensor)}
+            for kind, held in (("parameter", own["_parameters"]), ("buffer", own["_buffers"]), ("constant", constants)):
                 for name, tensor in held.items() if held else ():
-                    if tensor is not None and issubclass(type(tensor), Tensor):  # configurations are slow to ask
+                    if tensor is not None:
                         yield kind, f"{path}.{name}" if path else name, tensor
 
     def records(self, numbers: Mapping[int, int]) -> tuple[Module, ...]:
@@ -308,7 +309,8 @@ class ModuleTree:
 
     def _record(self, number: int, attributes: "AttributeRecords", numbers: Mapping[int, int]) -> Module:
         module = self.modules[number]
-        transient = module._non_persistent_buffers_set
+        own = vars(module)
+        parameters, buffers = own["_parameters"], own["_buffers"]
         return Module(
             path=self.paths[number],
             class_name=class_path(type(module)),
@@ -317,19 +319,27 @@ class ModuleTree:
             parameters=tuple(
                 [
                     Parameter(name=name, tensor=numbers[id(tensor)], trainable=tensor.requires_grad)
-                    for name, tensor in module._parameters.items()
+                    for name, tensor in parameters.items()
                     if tensor is not None
                 ]
-            ),
+            )
+            if parameters
+            else (),
             buffers=tuple(
                 [
-                    Parameter(name=name, tensor=numbers[id(tensor)], persistent=name not in transient)
-                    for name, tensor in module._buffers.items()
+                    Parameter(
+                        name=name,
+                        tensor=numbers[id(tensor)],
+                        persistent=name not in own["_non_persistent_buffers_set"],
+                    )
+                    for name, tensor in buffers.items()
                     if tensor is not None
                 ]
-            ),
-            other_paths=tuple(self.other_paths.get(number, ())),
-            training=module.training,
+            )
+            if buffers
+            else (),
+            other_paths=tuple(self.other_paths[number]) if number in self.other_paths else (),
+            training=own["training"],
             container=type(module) in _CONTAINERS,
         )
 

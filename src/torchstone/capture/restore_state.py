@@ -30,6 +30,17 @@ def uncollected() -> Iterator[None]:
 
 
 @contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on this thread alone: threads that torch wakes for a small tensor spin longer than the work takes."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
 def process_kept(*, grad: bool) -> Iterator[None]:
     """Run without compiling and with the asked grad mode; random states come back."""
     python_state = random.getstate()

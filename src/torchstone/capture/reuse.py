@@ -418,6 +418,7 @@ class Reuse:
 
     def learn(self, asked: Asked, args: tuple[object, ...], kwargs: dict[str, object], run: RunModule) -> object:
         """Run a call, and keep it as a template if it can be one."""
+        self._fingerprints.keep(asked.fingerprint)
         start = self.rows.here()
         before = self._watermark(asked.module)
         window = self._tensors.lifetimes.open_window()

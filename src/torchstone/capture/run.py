@@ -15,7 +15,7 @@ from torchstone.capture.fingerprint import exchanged
 from torchstone.capture.folding import fold
 from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.ops import LinesOfNodes, Met, OpColumns, OpRecorder, nodes_so_far
-from torchstone.capture.restore_state import inputs_in, modules_kept, process_kept
+from torchstone.capture.restore_state import inputs_in, modules_kept, one_thread, process_kept
 from torchstone.capture.reuse import Replayed, Reuse
 from torchstone.capture.tables import CallColumns, TensorColumns, argument_names, describe_arguments, looks_watched
 from torchstone.capture.tensor_modes import RealWorld, StandInWorld
@@ -199,8 +199,10 @@ class Run:
 
     def execute(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Run the model; an exception it raises is kept, not passed on."""
-        args, kwargs = inputs_in(self._world, args, kwargs)
         with ExitStack() as kept:
+            if self._world.stand_in:  # the few values that are computed there are small
+                kept.enter_context(one_thread())
+            args, kwargs = inputs_in(self._world, args, kwargs)
             kept.callback(self._tensors.forget_marks)
             kept.enter_context(process_kept(grad=self._backward is not None))
             kept.enter_context(looks_watched())
@@ -223,11 +225,11 @@ class Run:
 
     def _number_held_tensors(self, kept: ExitStack) -> None:
         """Number parameters and buffers as the model holds them, then let it hold what this world has for them."""
-        held = list(self._tree.held_tensors())
-        for kind, path, tensor in held:
-            if not self._tensors.is_known(tensor):
-                self._tensors.add_external(tensor, kind=kind, name=path)
-        self._held_numbers = {id(tensor): self._tensors.number_of(tensor) for _, _, tensor in held}
+        add, exchanges = self._tensors.add_held, self._world.exchanges
+        self._held_numbers = {
+            id(tensor): add(tensor, kind=kind, name=path, exchanged=kind != "constant" and exchanges(tensor))
+            for kind, path, tensor in self._tree.held_tensors()
+        }
         kept.enter_context(exchanged(self._tree.modules, self._held_as))
 
     def _held_as(self, tensor: Tensor) -> Tensor:

@@ -234,6 +234,20 @@ def _is_row_by_row(tensor: Tensor) -> bool:
     return tensor.is_contiguous() and not tensor.is_contiguous(memory_format=torch.channels_last)
 
 
+def _is_convolved(tensor: Tensor) -> bool:
+    """Whether a convolution knows the order of an image: as above, or a part of the channels of a channels-last one."""
+    return _is_image(tensor) or (_is_float(tensor) and _is_part_of_channels_last(tensor))
+
+
+def _is_part_of_channels_last(tensor: Tensor) -> bool:
+    """Whether an image lies channels last with a gap behind the channels of each point."""
+    if tensor.dim() != _IMAGE or min(tensor.shape) <= 1:
+        return False
+    images, channels, rows, points = tensor.stride()
+    height, width = tensor.shape[2:]
+    return channels == 1 and points > tensor.shape[1] and rows == points * width and images == rows * height
+
+
 def _is_channels_last(tensor: Tensor) -> bool:
     """Whether kernels take images for channels last: they look at the strides, also at that of a single image."""
     return tensor.dim() == _IMAGE and not tensor.is_contiguous() and tensor.stride() == channels_last(tensor.shape)
@@ -284,8 +298,8 @@ def _pointwise(one: Tensor, other: object, **_keywords: object) -> Made | None:
     return None if made is None else [made]
 
 
-def _softmax(given: Tensor, _dim: int, dtype: torch.dtype | None = None) -> Made | None:
-    return _contiguous(given.shape) if dtype is None and given.numel() else None
+def _softmax(given: Tensor, _dim: int, converts: torch.dtype | bool | None = None) -> Made | None:  # noqa: FBT001 - torch's
+    return _contiguous(given.shape) if not converts and given.numel() else None
 
 
 def _rolled(given: Tensor, *_: object) -> Made | None:
@@ -329,7 +343,7 @@ def _concatenated(tensors: Sequence[Tensor], dim: int = 0) -> Made | None:
     return _contiguous((*first.shape[:dim], sum(one.shape[dim] for one in tensors), *first.shape[dim + 1 :]))
 
 
-def _mean(given: Tensor, dims: Sequence[int] | None, keepdim: bool = False) -> Made | None:  # noqa: FBT001, FBT002 - torch's
+def _reduced(given: Tensor, dims: Sequence[int] | None, keepdim: bool = False) -> Made | None:  # noqa: FBT001, FBT002 - torch's
     if not dims or not given.numel():
         return None
     gone = {dim % given.dim() for dim in dims}
@@ -340,6 +354,10 @@ def _mean(given: Tensor, dims: Sequence[int] | None, keepdim: bool = False) -> M
             else _contiguous([1 if place in gone else size for place, size in enumerate(given.shape)])
         )
     return _contiguous([size for place, size in enumerate(given.shape) if place not in gone])
+
+
+def _norm(given: Tensor, _order: float = 2, dims: Sequence[int] | None = None, keepdim: bool = False) -> Made | None:  # noqa: FBT001, FBT002 - torch's
+    return _reduced(given, dims, keepdim)
 
 
 def _product(one: Tensor, other: Tensor) -> Made | None:
@@ -379,24 +397,30 @@ def _convolution(given: Tensor, weight: Tensor, *rest: Any) -> Made | None:
     return None if sides is None else _ordered(given, (given.shape[0], weight.shape[0], *sides))
 
 
-def _sides(
-    sizes: Sequence[int], kernel: Sequence[int], step: Sequence[int], pad: Sequence[int], spread: Sequence[int]
-) -> list[int] | None:
-    """The sizes that a window leaves when it moves over others; None where torch's own message is better."""
-    if not all(len(one) in (1, len(sizes)) for one in (kernel, step, pad, spread)):
+def _sides(sizes: Sequence[int], *windows: Sequence[int], parts: bool = False) -> list[int] | None:
+    """The sizes that a window leaves when it moves over others; None where torch's own message is better.
+
+    `windows` are the sizes of the window, its steps, the padding, and the distances between what it reads. With parts,
+    a window also counts that reaches over the end, unless it begins beyond it.
+    """
+    if not all(len(one) in (1, len(sizes)) for one in windows):
         return None
     sides = []
     for place, size in enumerate(sizes):
-        window, stride, margin, gap = (one[place if len(one) > 1 else 0] for one in (kernel, step, pad, spread))
-        sides.append((size + 2 * margin - gap * (window - 1) - 1) // stride + 1)
+        window, stride, margin, gap = (one[place if len(one) > 1 else 0] for one in windows)
+        room = size + 2 * margin - gap * (window - 1) - 1
+        side = (room + (stride - 1) * parts) // stride + 1
+        sides.append(side - (parts and (side - 1) * stride >= size + margin))
     return sides if min(sides) > 0 else None
 
 
 def _pool(given: Tensor, kernel: Sequence[int], stride: Sequence[int] = (), *rest: Any) -> list[int] | None:
-    """The shape that pooling leaves, as long as only whole windows count."""
-    padding, spread, ceil_mode = rest
-    sides = _sides(given.shape[2:], kernel, stride or kernel, padding, spread) if given.dim() == _IMAGE else None
-    return None if sides is None or ceil_mode or not given.numel() else [*given.shape[:2], *sides]
+    """The shape that pooling leaves."""
+    padding, spread, parts = rest
+    if given.dim() != _IMAGE or not given.numel():
+        return None
+    sides = _sides(given.shape[2:], kernel, stride or kernel, padding, spread, parts=parts)
+    return None if sides is None else [*given.shape[:2], *sides]
 
 
 def _max_pool(given: Tensor, kernel: Sequence[int], stride: Sequence[int] = (), *rest: Any) -> Made | None:
@@ -442,12 +466,15 @@ _SUITS: dict[
     _product: is_ordinary,  # it copies what is not contiguous
     _product_with_bias: is_ordinary,
     _layer_norm: is_ordinary,
+    _softmax: _is_float,
+    _reduced: _is_float,
+    _norm: _is_float,
     _like_input: _is_float,
     _pointwise: _is_float,
     _copied: _is_float,
     _concatenated: _is_float,
     _attention: _is_float,
-    _convolution: _is_image,
+    _convolution: _is_convolved,
     _batch_norm: _is_image,
     _max_pool: _is_image,
     _average_pool: _is_image,
@@ -457,7 +484,9 @@ _RULES: dict[OpOverload, Callable[..., Made | None]] = {
     **dict.fromkeys(_LIKE_INPUT, _like_input),
     **dict.fromkeys((_aten.add.Tensor, _aten.sub.Tensor, _aten.mul.Tensor, _aten.div.Tensor), _pointwise),
     _aten.cat.default: _concatenated,
-    _aten.mean.dim: _mean,
+    **dict.fromkeys((_aten.mean.dim, _aten.sum.dim_IntList, _aten.amax.default), _reduced),
+    _aten.linalg_vector_norm.default: _norm,
+    _aten._softmax.default: _softmax,
     _aten.mm.default: _product,
     _aten.bmm.default: _product,
     _aten.addmm.default: _product_with_bias,

@@ -104,14 +104,14 @@ class TensorColumns:
         self.storage_of: dict[int, int] = {}
         self.num_storages = 0
         self._count = 0
+        self.exchanged: dict[int, int] = {}  # by id: descriptions of held tensors in whose place stand-ins run
         self.gradients: dict[int, int] = {}  # parameter -> what the backward pass left for it
         self._external: list[ExternalTensor] = []
         self._constants: list[int] = []  # those of the external ones that the code brought along
         self._marked: list[ref[Tensor]] = []  # tensors that may outlive the capture and must lose their mark
         self.lifetimes = Lifetimes()
-        self._external_storages: dict[
-            int, tuple[int, ref[UntypedStorage]]
-        ] = {}  # by place: number; whether it still lives
+        # By place: the number, and whether the memory is still that; None for memory that outlives the capture.
+        self._external_storages: dict[int, tuple[int, ref[UntypedStorage] | None]] = {}
 
     def __len__(self) -> int:
         return self._count
@@ -167,7 +167,7 @@ class TensorColumns:
         plain = type(tensor) in _PLAIN
         pointer = storage_pointer(tensor)
         known = self._external_storages.get(pointer) if pointer else None
-        if known is not None and known[1]() is not None:
+        if known is not None and (known[1] is None or known[1]() is not None):
             storage = known[0]
         else:
             storage = self.new_storage()
@@ -181,6 +181,32 @@ class TensorColumns:
         self._marked.append(ref(tensor))
         for part_name, part in () if plain else tensors_inside(tensor):
             self._add_inside(part, storage, f"{name}.{part_name}")
+        return number
+
+    def add_held(self, tensor: Tensor, *, kind: str, name: str, exchanged: bool) -> int:
+        """Give a number to a tensor that a module holds, unless it has one.
+
+        Where something else runs in the place of a plain one, nothing changes the tensor itself, and it lives as long
+        as the model does: its memory need not be watched.
+        """
+        columns, number, _, _ = getattr(tensor, _MARK, _UNMARKED)
+        if columns is self:
+            return int(number)
+        if not exchanged or type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
+            return self.add_external(tensor, kind=kind, name=name)
+        memory = tensor.untyped_storage()
+        pointer = memory._cdata
+        shared = self._external_storages.get(pointer)
+        if shared is None:
+            storage = self.new_storage()
+            self.lifetimes.lasts(storage, memory.nbytes())
+            self._external_storages[pointer] = (storage, None)
+        else:
+            storage = shared[0]
+        spec = self.exchanged[id(tensor)] = self.known.spec_number(tensor)
+        number = self.add(tensor, storage, spec)
+        self._external.append(ExternalTensor(tensor=number, kind=kind, name=name))
+        self._marked.append(ref(tensor))
         return number
 
     def _add_inside(self, part: Tensor, storage: int, name: str) -> None:

@@ -29,13 +29,22 @@ _MOST_GIVEN = 1 << 26  # whole numbers and truth values among the inputs: a mask
 _MOST_ASSUMED = 1 << 26  # where the run cannot go on without values: a batch of images
 _RUN_WITHOUT_MEASURING = 1 << 12  # inputs this small cannot make a large result
 _INDEXED = (torch.ops.aten.index, torch.ops.aten.index_put, torch.ops.aten.index_put_, torch.ops.aten._unsafe_index)
+_EMPTY = torch.ops.aten.empty.memory_format
 _JOINING = frozenset({torch.ops.aten.cat.default, torch.ops.aten.stack.default})
+_NO_LARGER = frozenset({
+    torch.ops.aten.slice.Tensor, torch.ops.aten.select.int, torch.ops.aten.view.default, torch.ops.aten.t.default,
+    torch.ops.aten._unsafe_view.default, torch.ops.aten.permute.default, torch.ops.aten.transpose.int,
+    torch.ops.aten.unsqueeze.default, torch.ops.aten.squeeze.dim, torch.ops.aten.squeeze.default,
+    torch.ops.aten.cumsum.default, torch.ops.aten._softmax.default, torch.ops.aten.alias.default,
+    torch.ops.aten.detach.default, torch.ops.aten.flip.default, torch.ops.aten.roll.default,
+})  # fmt: skip
+_FILLED = frozenset({torch.ops.aten.zeros.default, torch.ops.aten.ones.default, torch.ops.aten.full.default, _EMPTY})
+_COUNTED = frozenset({torch.ops.aten.arange.default, torch.ops.aten.arange.start, torch.ops.aten.arange.start_step})
 _GROUPED_MM = torch.ops.aten._grouped_mm.default
 _CONVOLUTION = torch.ops.aten.convolution.default
 _VIEW = torch.ops.aten.view.default
 _BATCH_NORM = torch.ops.aten.native_batch_norm.default
 _COPY = torch.ops.aten._to_copy.default
-_EMPTY = torch.ops.aten.empty.memory_format
 _DECOMPOSED_ATTENTION = torch.ops.aten._safe_softmax.default
 
 _PLAIN_TENSORS = (Tensor, nn.Parameter, nn.Buffer, FakeTensor)
@@ -82,6 +91,10 @@ class RealWorld(World):
     def enter(self, tensor: Tensor) -> Tensor:
         """Inputs are copied: the model may write to them."""
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+    def exchanges(self, tensor: Tensor) -> bool:  # noqa: ARG002 - it exchanges none
+        """Whether something else runs in the place of a parameter or buffer, which nothing changes then."""
+        return False
 
     def hold(self, tensor: Tensor) -> Tensor:
         """A parameter or buffer as the model holds it while it runs: as it is."""
@@ -215,13 +228,9 @@ class StandInWorld(World):
         if any(map(self.is_unknown, tensors)):
             return self._execute_unknown(op, args, kwargs, tensors)
         kwargs = self.localise(kwargs)
-        small = op is _EMPTY and prod(args[0]) <= _RUN_WITHOUT_MEASURING
-        if (
-            not schema_of(op).reads_values
-            and not small
-            and (not tensors or any(tensor.numel() > _RUN_WITHOUT_MEASURING for tensor in tensors))
-        ):  # the size of what is read from values has no other measure than the values
-            elements = _elements_made(op, tensors)
+        large = not tensors or any(tensor.numel() > _RUN_WITHOUT_MEASURING for tensor in tensors)
+        if large and not schema_of(op).reads_values:  # the size of what is read from values has no other measure
+            elements = _elements_made(op, args, tensors)
             if elements is None or elements > self._most_known:
                 measured = self.run_unknown(op, args, kwargs)
                 if not all(map(self.keeps_values, tensors_in((measured,)))):
@@ -304,7 +313,11 @@ class StandInWorld(World):
 
     def hold(self, tensor: Tensor) -> Tensor:
         """A stand-in, but for small integer buffers, which keep their values."""
-        return tensor if self.is_stand_in(tensor) or self.stays_real(tensor) else self.substitute(tensor)
+        return self.substitute(tensor) if self.exchanges(tensor) else tensor
+
+    def exchanges(self, tensor: Tensor) -> bool:
+        """Whether a stand-in runs in the place of a parameter or buffer."""
+        return not (self.is_stand_in(tensor) or self.stays_real(tensor))
 
     def stays_real(self, tensor: Tensor) -> bool:
         """Whether a buffer keeps its values."""
@@ -453,10 +466,14 @@ def _is_plain(tensor: Tensor) -> bool:
     return tensor.layout is torch.strided and type(tensor) in _PLAIN_TENSORS and not tensor.is_quantized
 
 
-def _elements_made(op: OpOverload, tensors: list[Tensor]) -> int | None:
-    """How many elements the result of an op has, where that follows from its inputs at a glance."""
-    if op in _JOINING:
+def _elements_made(op: OpOverload, args: tuple[Any, ...], tensors: list[Tensor]) -> int | None:
+    """How many elements the result of an op has, or at most has, where that follows from its arguments at a glance."""
+    if op in _JOINING or op in _NO_LARGER:
         return sum(tensor.numel() for tensor in tensors)
+    if op in _FILLED:
+        return prod(args[0])
+    if op in _COUNTED and all(type(one) is int for one in args) and 0 not in args[2:]:
+        return len(range(*args))
     if not tensors or torch.Tag.pointwise not in op.tags or len(op._schema.returns) != 1:
         return None
     try:

@@ -114,6 +114,24 @@ def _unsqueeze(given: Tensor, dim: int) -> list[View] | None:
     return [(tuple(shape), tuple(strides), int(given.storage_offset()))]
 
 
+def _squeeze(given: Tensor, *dims: int) -> list[View] | None:
+    if not all(-given.dim() <= dim < given.dim() for dim in dims):
+        return None
+    asked = {dim % given.dim() for dim in dims} if dims else range(given.dim())
+    kept = [place for place, size in enumerate(given.shape) if size != 1 or place not in asked]
+    return [
+        (
+            tuple([given.shape[place] for place in kept]),
+            tuple([given.stride()[place] for place in kept]),
+            int(given.storage_offset()),
+        )
+    ]
+
+
+def _squeeze_dims(given: Tensor, dims: Sequence[int]) -> list[View] | None:
+    return _squeeze(given, *dims) if dims else None
+
+
 def _slice(
     given: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> list[View] | None:
@@ -167,6 +185,9 @@ VIEW_RULES: dict[OpOverload, Callable[..., list[View] | None]] = {
     _aten.t.default: _transpose_matrix,
     _aten.expand.default: _expand,
     _aten.unsqueeze.default: _unsqueeze,
+    _aten.squeeze.default: _squeeze,
+    _aten.squeeze.dim: _squeeze,
+    _aten.squeeze.dims: _squeeze_dims,
     _aten.slice.Tensor: _slice,
     _aten.select.int: _select,
     _aten.unbind.int: _unbind,

@@ -45,20 +45,19 @@ def find_ends(trace: Trace) -> Ends:
     """Look at what the root was given, holds and gave."""
     table = trace.tensors
     extents = list(map(extent_bytes, table.specs))
-    tensors = [external.tensor for external in table.external]
-    storages = list(map(table.storage_of.__getitem__, tensors))
     names: dict[int, str] = {}
-    for storage, external in zip(storages, table.external, strict=True):
-        names.setdefault(storage, external.name)
-    sizes = dict.fromkeys(names, 0)
-    for storage, spec in zip(storages, map(table.spec_of.__getitem__, tensors), strict=True):
-        if (extent := extents[spec] or 0) > sizes[storage]:
-            sizes[storage] = extent
+    sizes: dict[int, int] = {}
     weights: set[int] = set()
     states: set[int] = set()
-    for storage, external in zip(storages, table.external, strict=True):
-        if external.kind in _WEIGHTS:
-            (states if is_state(external) else weights).add(storage)
+    for external in table.external:
+        tensor, kind = external.tensor, external.kind
+        storage, extent = table.storage_of[tensor], extents[table.spec_of[tensor]] or 0
+        if storage not in names:
+            names[storage], sizes[storage] = external.name, extent
+        elif extent > sizes[storage]:
+            sizes[storage] = extent
+        if kind in _WEIGHTS:
+            (states if kind == "constant" and is_state(external) else weights).add(storage)
     kept, caches_out, caches_in = _given_and_made(trace)
     gradients = frozenset(map(table.storage_of.__getitem__, table.gradients.values()))
     return Ends(

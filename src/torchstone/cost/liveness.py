@@ -130,14 +130,17 @@ def _bytes(pieces: Sequence[int], storages: Storages) -> int:
 
 def _timeline(storages: Storages, lives: Lives) -> list[int]:
     """Bytes held at each op call; what a block left out holds for a time is not among them."""
-    calls = lives.calls
+    calls, sizes, lasts = lives.calls, storages.sizes, lives.last
     changes = [0] * (calls + 1)
-    before = sum(storages.whole_size(storage) for storage in storages.names if lives.always(storage))
+    before = sum([storages.whole_size(storage) for storage in storages.names if lives.always(storage)])
     for storage in lives.used:
-        size, first, last = storages.sizes[storage], lives.first[storage], lives.last[storage]
-        if first < 0 and last == calls:
-            continue
-        changes[max(first, 0)] += size
+        first, last = lives.first[storage], lasts[storage]
+        if first < 0:
+            if last == calls:
+                continue
+            first = 0
+        size = sizes[storage]
+        changes[first] += size
         if last < calls:
             changes[last + 1] -= size
     return [before + held for held in accumulate(changes[:calls])]
@@ -155,10 +158,14 @@ class _AliveAt:
 
     def found(self, pieces: Sequence[_PerBlock]) -> _Alive:
         """By name and module, the numbers of equal layers left open."""
-        sizes, row, lives = self._storages.sizes, self._moment.row, self._lives
+        sizes, names, row, lives = self._storages.sizes, self._storages.names, self._moment.row, self._lives
+        first, last = lives.first, lives.last
         for storage in lives.used:
-            if lives.first[storage] <= row <= lives.last[storage] and sizes[storage]:
-                self._add(storage)
+            if first[storage] <= row <= last[storage] and sizes[storage]:
+                if storage in names:
+                    self._alive[self._name(storage), "", storage] += 1
+                else:
+                    self._add_made_here(storage)
         for run, one, gone in zip(self._short.runs, pieces, self._moment.before, strict=True):
             for storage, step in one.always:
                 self._add_named(storage, step, range(1, run.left_out + 1))
@@ -172,10 +179,7 @@ class _AliveAt:
                     self._add_made(storage, run.module_step * copy)
         return self._alive
 
-    def _add(self, storage: int) -> None:
-        if storage in self._storages.names:
-            self._add_named(storage, 0, range(1))
-            return
+    def _add_made_here(self, storage: int) -> None:
         row = self._lives.first[storage]
         path = self._short.path_at(row, self._moment, handed_on=storage not in self._storages.kept)
         self._alive[self._op(row), fold_numbers(path), storage] += 1

@@ -9,7 +9,7 @@ from torchstone.cost import prices  # noqa: F401 - fills the registry
 from torchstone.cost.caches import cache_memory, in_blocks
 from torchstone.cost.fusion import PricedSignature, compulsory_traffic, fused_traffic
 from torchstone.cost.liveness import LiveMemory, live_memory
-from torchstone.cost.registry import NoPriceError, Price, find_price, reads_of, writes_of
+from torchstone.cost.registry import Entry, NoPriceError, Price, find_price, reads_of, writes_of
 from torchstone.cost.rollup import class_costs, depth_costs, module_costs, op_costs, own_costs
 from torchstone.cost.shorten import Short, shorten, whole
 from torchstone.cost.storages import Storages, storages_of
@@ -40,7 +40,7 @@ _NOTHING = PricedSignature(kind=Kind.UNPRICED, reads=(), writes=())
 def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
     """Price every op call of a trace; what has no price is named in `unpriced`, with its calls."""
     calls = trace.signature_calls()
-    results = [price_signature(signature) for signature in trace.recorded_ops.signatures]
+    results = list(map(_priced, trace.recorded_ops.signatures))
     priced = [result if isinstance(result, PricedSignature) else _NOTHING for _, result in results]
     costs = [_cost(one, result, conventions, calls[number]) for number, (one, result) in enumerate(results)]
     memory = _memory(trace, shorten(trace), priced)
@@ -83,14 +83,31 @@ def _packed(trace: Trace, calls: Mapping[int, int]) -> int:
     )
 
 
-def price_signature(signature: OpSignature) -> tuple[Price, PricedSignature | str]:
+_Result = tuple[Price, PricedSignature | str]
+_MOST_KEPT = 50_000
+_known: dict[int, tuple[OpSignature, Entry | None, _Result]] = {}  # by id
+
+
+def _priced(signature: OpSignature) -> _Result:
+    """The price of a signature; captures of one process share the objects, so each is priced once."""
+    entry = find_price(signature.op)  # which a user may have changed
+    known = _known.get(id(signature))
+    if known is not None and known[0] is signature and known[1] is entry:
+        return known[2]
+    if len(_known) >= _MOST_KEPT:
+        _known.clear()
+    result = price_signature(signature)
+    _known[id(signature)] = (signature, entry, result)
+    return result
+
+
+def price_signature(signature: OpSignature) -> _Result:
     """The price of one call with its traffic filled in, or why there is none."""
     entry = find_price(signature.op)
     if entry is None:
         return Price(), f"{signature.op} has no price"
-    sparse = next(
-        (spec.layout for spec in (*signature.input_specs, *signature.output_specs) if not spec.is_dense), None
-    )
+    specs = (*signature.input_specs, *signature.output_specs)
+    sparse = next((spec.layout for spec in specs if not spec.is_dense), None)
     if sparse is not None:  # prices count every element of a shape
         return Price(), f"the number of values that a {sparse} tensor stores is not recorded"
     try:

@@ -39,7 +39,8 @@ def own_costs(trace: Trace, costs: Sequence[SignatureCost]) -> OwnCosts:
     rows: list[tuple[int, ...]] = []
     for key in dict.fromkeys(calls):
         numbers[key] = len(rows)
-        rows.append(tuple(map(sum, zip(_NO_COST, *(of_call.get(row, _NO_COST) for row in key), strict=True))))
+        found = [of_call.get(row, _NO_COST) for row in key]
+        rows.append(tuple(found[0]) if len(found) == 1 else tuple(map(sum, zip(_NO_COST, *found, strict=True))))
     return OwnCosts(rows=rows, row_of=[numbers[key] for key in calls])
 
 
@@ -50,7 +51,9 @@ def _own_costs_of_calls(trace: Trace, costs: Sequence[SignatureCost]) -> dict[in
         for cost in costs
     ]
     return {
-        row: [sum(parts[signature][place] * count for signature, count in called) for place in range(len(_NO_COST))]
+        row: list(parts[called[0][0]])
+        if len(called) == 1 and called[0][1] == 1  # as in most layers of a net
+        else [sum(parts[signature][place] * count for signature, count in called) for place in range(len(_NO_COST))]
         for row, called in trace.own_signatures.items()
     }
 
