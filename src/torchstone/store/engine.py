@@ -25,7 +25,7 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, MultipleResultsFound, OperationalError
 
 from torchstone.errors import InputError, MissingExtraError, NewerSchemaError, UnreadableFileError
 from torchstone.record.files import shortened
@@ -164,7 +164,8 @@ def readable_errors(address: URL) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise _readable_error(error, address) from error
-    except (UnicodeDecodeError, msgspec.DecodeError) as error:  # SQLite checks neither texts nor documents
+    except (UnicodeDecodeError, msgspec.DecodeError, MultipleResultsFound) as error:
+        # SQLite checks neither texts nor documents, and a damaged index lets a row stand twice.
         msg = f"{display_name(address)} is damaged ({shortened(error)}); it was not changed: use a copy"
         raise UnreadableFileError(msg) from error
 
