@@ -1,12 +1,14 @@
 import gc
 import random
 from typing import Any
+from weakref import ref
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.capture.nets import cache
+from tests.capture.nets import Feed, Stack, cache
+from torchstone.capture import capture, restore_state
 from torchstone.capture.restore_state import inputs_in, modules_kept, process_kept, uncollected
 from torchstone.capture.tensor_modes import FakeWorld, RealWorld
 
@@ -53,6 +55,53 @@ def test_garbage_is_collected_again_afterwards() -> None:
         assert not gc.isenabled()
 
     assert gc.isenabled()
+
+
+def _cycle() -> ref[list[object]]:
+    class Own(list[object]):
+        """A list that can be referred to weakly."""
+
+    held = Own()
+    held.append(held)
+    return ref(held)
+
+
+def test_garbage_that_was_there_before_is_found_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restore_state, "_MOST_UNSEEN", 500)
+    with uncollected():
+        lost = _cycle()
+    kept = []
+    for _ in range(3):
+        with uncollected():
+            kept += [[number] for number in range(400)]
+
+    assert lost() is None
+    assert len(kept) == 1200
+
+
+def test_objects_that_somebody_else_froze_stay_frozen() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with uncollected():
+            assert not gc.isenabled()
+
+        assert gc.get_freeze_count() >= frozen - 100  # objects may die
+    finally:
+        gc.unfreeze()
+
+
+@pytest.mark.parametrize(
+    ("model", "given"),
+    [(Stack(Feed(), Feed()), torch.rand(2, 8)), (nn.Conv2d(3, 4, 3), torch.rand(2, 3, 9, 9))],
+)
+def test_a_capture_leaves_no_garbage_of_its_own(model: nn.Module, given: Tensor) -> None:
+    capture(model, given)
+    gc.collect()
+
+    capture(model, given)
+
+    assert not gc.collect()
 
 
 def test_random_states_and_grad_mode_come_back() -> None:

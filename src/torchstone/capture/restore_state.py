@@ -16,17 +16,40 @@ from torch import nn
 from torchstone.capture.describe import Describer
 from torchstone.capture.tensor_modes import RealWorld, StandInWorld
 
+_MOST_UNSEEN = 2_000_000  # objects that captures recorded since the last look for garbage among all objects
+_unseen = 0
+
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """What a capture records lives until it is over: looking for garbage meanwhile takes time and finds none."""
+    """What a capture records lives until it is over: looking for garbage meanwhile takes time and finds none.
+
+    A capture leaves no garbage of its own either. So what it recorded counts as old from the start: as young objects,
+    a hundred thousand at a time, they would make Python look through everything that the process has, torch included,
+    after every few captures. Garbage of others that is among them is found later, when enough captures have been made.
+    """
     collecting = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if collecting:
+            _make_old()
             gc.enable()
+
+
+def _make_old() -> None:
+    """Let young objects count as old without looking at them, or look at all objects once they are many."""
+    global _unseen  # noqa: PLW0603 - the collector is one for the process, too
+    _unseen += gc.get_count()[0]
+    if gc.get_freeze_count():  # somebody else keeps objects from being looked at
+        return
+    if _unseen > _MOST_UNSEEN:
+        gc.collect()
+        _unseen = 0
+        return
+    gc.freeze()
+    gc.unfreeze()
 
 
 @contextmanager

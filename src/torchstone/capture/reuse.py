@@ -318,7 +318,7 @@ class Reuse:
     def close(self) -> None:
         """Let go of templates, and of what refers back to this object."""
         self._templates.clear()
-        del self._entry_keys, self._index_reads
+        del self._entry_keys, self._index_reads, self._fingerprints
 
     def take_over(
         self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]

@@ -1,5 +1,6 @@
 """The table of commands, and the one place where errors become messages and exit codes."""
 
+import gc
 import os
 import signal
 import sys
@@ -30,6 +31,8 @@ from torchstone.errors import (
     refused_by_system,
 )
 from torchstone.report.text import fitted
+
+_YOUNG_OBJECTS = 100_000  # after which Python looks for garbage: to import torch makes many objects and no garbage
 
 
 class Entry(NamedTuple):
@@ -231,6 +234,12 @@ def _report(error: Exception, session: Session, *, code: int) -> int:
     return code
 
 
+def start(program: click.Command = cli, name: str = "torchstone") -> NoReturn:
+    """Run a command as this process, which ends with its exit code."""
+    gc.set_threshold(_YOUNG_OBJECTS)
+    sys.exit(run(program=program, name=name))
+
+
 def main() -> NoReturn:
     """The `torchstone` command."""
-    sys.exit(run())
+    start()

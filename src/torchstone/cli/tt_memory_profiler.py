@@ -1,6 +1,5 @@
 """tt-memory-profiler: the profiler under the name people know."""
 
-import sys
 from pathlib import Path
 from shlex import quote
 from typing import NoReturn
@@ -68,6 +67,6 @@ def command(
 
 def main() -> NoReturn:
     """The `tt-memory-profiler` command."""
-    from torchstone.cli.main import run
+    from torchstone.cli.main import start
 
-    sys.exit(run(program=command, name="tt-memory-profiler"))
+    start(command, "tt-memory-profiler")

@@ -76,6 +76,6 @@ def command(session: Session, /, options: AnalysisOptions) -> int:
 
 def main() -> NoReturn:
     """The `tt-model-analysis` command."""
-    from torchstone.cli.main import run
+    from torchstone.cli.main import start
 
-    sys.exit(run(program=command, name="tt-model-analysis"))
+    start(command, "tt-model-analysis")

@@ -295,6 +295,6 @@ def _logs() -> list[Path]:
 
 def main() -> NoReturn:
     """The `ttmem` command."""
-    from torchstone.cli.main import run
+    from torchstone.cli.main import start
 
-    sys.exit(run(program=command, name="ttmem"))
+    start(command, "ttmem")
