@@ -398,7 +398,7 @@ class MemoryTimeline(Document, frozen=True, kw_only=True):
         in_range("programs", self.ops.programs.values(), len(self.programs), start=NONE)
         in_range("snapshots", self.ops.snapshots.values(), snapshots, start=NONE)
         for call in self.calls:
-            in_range("types of calls", (*call.result_types, *call.operand_types), len(self.types), start=NONE)
+            in_range("types of calls", (*call.result_types, *call.operand_types), len(self.types))
         self._check_runs(ops, snapshots)
         self._check_arguments()
         check_columns(len(self.cache_loads.ops), ops=self.cache_loads.ops, keys=self.cache_loads.keys)
