@@ -1,5 +1,10 @@
+import gc
+from weakref import ref
+
 from tests.memory.log_generator.style import Style
 from tests.memory.timelines import study_of
+from torchstone.memory.allocator import allocator_replay
+from torchstone.memory.ledger import ledger_of, live_before
 
 
 def test_an_op_without_text_is_called_by_its_type() -> None:
@@ -21,3 +26,17 @@ def test_banks_come_from_the_log() -> None:
     study, _ = study_of(3)
 
     assert study.banks == {"DRAM": 12, "L1": 64, "L1_SMALL": 64, "TRACE": 12}
+
+
+def test_a_study_that_was_analyzed_is_let_go_of() -> None:
+    study, _ = study_of(3)
+    live_before(study, 0)
+    allocator_replay(study, "DRAM")
+    assert ledger_of(study) is ledger_of(study)
+    assert allocator_replay(study, "DRAM") is allocator_replay(study, "DRAM")
+
+    gone = ref(study)
+    del study
+    gc.collect()
+
+    assert gone() is None

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 from torchstone.memory.ledger import ledger_of, stated_origin
 from torchstone.memory.liveness import BufferEvent, TrackedBuffer
@@ -464,15 +463,9 @@ def _upload_order(live: LiveBuffer, *, weights_first: bool) -> tuple[int, int]:
     return int(weights_first and live.origin not in _WEIGHTS), position
 
 
-_REPLAYS: "WeakKeyDictionary[Study, dict[str, AllocatorReplay]]" = WeakKeyDictionary()
-
-
 def allocator_replay(study: Study, memory: str) -> AllocatorReplay:
     """The replay of one memory, made once."""
-    known = _REPLAYS.setdefault(study, {})
-    if memory not in known:
-        known[memory] = AllocatorReplay(study, memory)
-    return known[memory]
+    return study.once((AllocatorReplay, memory), lambda: AllocatorReplay(study, memory))
 
 
 def placements(study: Study, memories: Sequence[str]) -> tuple[Placement, ...]:

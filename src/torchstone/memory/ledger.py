@@ -5,7 +5,6 @@ Where a source states its buffers with their lifetimes, such as a graph report o
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -180,17 +179,11 @@ def _logical(live: LiveBuffer) -> int:
 
 def ledger_of(study: Study) -> Ledger:
     """The ledger of a study, made once."""
-    known = _LEDGERS.get(study)
-    if known is None:
-        known = _LEDGERS[study] = Ledger(study)
-    return known
+    return study.once(Ledger, lambda: Ledger(study))
 
 
 def _any_ledger(study: Study) -> Ledger | StatedLedger:
     return StatedLedger(study) if study.timeline.allocations else ledger_of(study)
-
-
-_LEDGERS: "WeakKeyDictionary[Study, Ledger]" = WeakKeyDictionary()
 
 
 def live_before(study: Study, op: int) -> tuple[LiveSet, ...]:

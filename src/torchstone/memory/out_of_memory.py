@@ -1,7 +1,5 @@
 """Why an allocation failed and what to try; and what a log lacks, with the setting that adds it."""
 
-from weakref import WeakKeyDictionary
-
 from torchstone.memory.allocator import allocator_replay, split_by
 from torchstone.memory.counterfactual import replay_changes
 from torchstone.memory.mlir_text import explain_padding
@@ -110,12 +108,7 @@ def explain_last_failure(study: Study) -> OutOfMemory | None:
     failures = study.timeline.failures
     if not failures:
         return None
-    if study not in _EXPLAINED:
-        _EXPLAINED[study] = explain_failure(study, failures[-1])
-    return _EXPLAINED[study]
-
-
-_EXPLAINED: "WeakKeyDictionary[Study, OutOfMemory]" = WeakKeyDictionary()
+    return study.once(OutOfMemory, lambda: explain_failure(study, failures[-1]))
 
 
 def explain_failure(study: Study, failure: Failure) -> OutOfMemory:

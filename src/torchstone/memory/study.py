@@ -1,9 +1,10 @@
 """A timeline prepared for analysis: readings and effects per op, and the owners of arguments and cached results."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 from torchstone.errors import InputError
 from torchstone.record.memory import (
@@ -20,6 +21,8 @@ from torchstone.record.memory import (
     Role,
 )
 from torchstone.record.memory_findings import Origin
+
+T = TypeVar("T")
 
 # --- Owners of arguments and cached results: from SSA operands and the registry, never from shapes ---
 #
@@ -278,6 +281,14 @@ class Study:
         self.calls = timeline.ops.calls.values()
         self.programs = timeline.ops.programs.values()
         self.flags = timeline.ops.flags.values()
+        self._made: dict[object, Any] = {}
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What an analysis needs that others need, too: made once, and gone with the study."""
+        if key not in self._made:
+            self._made[key] = make()
+        found: T = self._made[key]
+        return found
 
     @cached_property
     def readings(self) -> dict[str, Readings]:
