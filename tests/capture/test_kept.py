@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tests.capture.nets import Feed, Stack, cache
 from torchstone.capture import capture, restore_state
-from torchstone.capture.restore_state import inputs_in, modules_kept, process_kept, uncollected
+from torchstone.capture.restore_state import inputs_in, modules_kept, one_thread, process_kept, uncollected
 from torchstone.capture.tensor_modes import FakeWorld, RealWorld
 
 
@@ -102,6 +102,23 @@ def test_a_capture_leaves_no_garbage_of_its_own(model: nn.Module, given: Tensor)
     capture(model, given)
 
     assert not gc.collect()
+
+
+def test_captures_side_by_side_give_the_threads_of_torch_back() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        first, second = one_thread(), one_thread()
+        first.__enter__()
+        second.__enter__()
+        assert torch.get_num_threads() == 1
+        first.__exit__(None, None, None)
+        assert torch.get_num_threads() == 1
+        second.__exit__(None, None, None)
+
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_random_states_and_grad_mode_come_back() -> None:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from operator import is_
+from threading import Lock
 from typing import Any
 
 import torch
@@ -52,15 +53,30 @@ def _make_old() -> None:
     gc.unfreeze()
 
 
+_single = 0  # captures on one thread that are open
+_threads = 0  # that torch had before the first of them
+_single_lock = Lock()
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute on this thread alone: threads that torch wakes for a small tensor spin longer than the work takes."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    """Compute on this thread alone: threads that torch wakes for a small tensor spin longer than the work takes.
+
+    The number is one for the process, so of several captures at a time the last one gives it back.
+    """
+    global _single, _threads  # noqa: PLW0603 - as torch's own number
+    with _single_lock:
+        if not _single:
+            _threads = torch.get_num_threads()
+        _single += 1
+        torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        with _single_lock:
+            _single -= 1
+            if not _single:
+                torch.set_num_threads(_threads)
 
 
 @contextmanager
