@@ -78,8 +78,9 @@ def _packed(trace: Trace, calls: Mapping[int, int]) -> int:
     """How often an op is given an object of torch's C++ side, as quantized layers keep their weights in."""
     return sum(
         calls[number]
-        * sum(isinstance(one.value, Opaque) and one.value.class_name == _PACKED for one in found.arguments)
         for number, found in enumerate(trace.recorded_ops.signatures)
+        for one in found.arguments
+        if type(one.value) is Opaque and one.value.class_name == _PACKED
     )
 
 

@@ -212,10 +212,11 @@ def extent_bytes(spec: TensorSpec) -> int | None:
 
 def reads_of(call: OpSignature) -> tuple[int, ...]:
     """All of each input, once; a buffer given for the result is not read."""
-    into_out = call.op.endswith("out")
+    if not call.op.endswith("out"):
+        return tuple(map(bytes_of, call.input_specs))
     return tuple(
         [
-            0 if into_out and argument.name in _OUT else bytes_of(spec)
+            0 if argument.name in _OUT else bytes_of(spec)
             for argument in call.arguments
             for spec in tensors_in(argument.value)
         ]
