@@ -41,6 +41,7 @@ from torchstone.units import show_bytes
 SNAPSHOT_DIALECT, TRACE_DIALECT = "torch-snapshot", "torch-profiler"
 _GZIP, _PICKLE = b"\x1f\x8b", b"\x80"
 _SAMPLE_BYTES = 1 << 16
+_MAX_BYTES = 1 << 50
 _PROTOCOLS = range(2, 6)
 _BEFORE = "allocated before the recording began"
 _ACTIVE = ("active_allocated", "active_awaiting_free", "active_pending_free")
@@ -373,6 +374,9 @@ def _memory_event(event: Json, inside: Sequence[Json]) -> _Event:
 
 def _timeline(recording: _Recording, source: str, dialect: str) -> MemoryTimeline:
     events = recording.events
+    if any(abs(size) >= _MAX_BYTES for size in (*(one.size for one in events), *(one[2] for one in recording.before))):
+        msg = f"{source} has a block of a petabyte or more, which no memory holds; record it again"
+        raise UnreadableFileError(msg)
     measured = _measured(recording)
     builder = TimelineBuilder()
     builder.start("recording", 1)
