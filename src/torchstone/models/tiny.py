@@ -10,6 +10,7 @@ from transformers import PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from torchstone.errors import ModelError
+from torchstone.units import many
 
 # --- Fewer layers: `--layers N` ---
 
@@ -20,41 +21,53 @@ COUNTS = (
 
 
 def keep_layers(config: PreTrainedConfig, layers: int) -> str:
-    """Cut every stack of layers to the first few, in place, and say what was cut."""
+    """Cut every stack of layers to the first few, in place, and say what was cut.
+
+    A stack of that many layers stays as it is. Raises ModelError where every stack is shorter: a sweep would show the
+    same model under several numbers.
+    """
     if layers < 1:
         msg = f"a model needs at least one layer, not {layers}; give --layers 1 or more"
         raise ModelError(msg)
     cut: list[str] = []
-    _cut(config, layers, cut, prefix="")
-    if not cut:
+    most = _cut(config, layers, cut, prefix="")
+    if most == 0:
         msg = f"{config.model_type} has no layer count that could be reduced; drop --layers"
         raise ModelError(msg)
-    return f"layers: only the first {layers} of each stack are built ({', '.join(cut)})"
+    if most < layers:
+        longest = f"{many(most, 'layer')} in its longest stack"
+        msg = f"{config.model_type} has {longest}, not {layers}; give --layers {most} or fewer"
+        raise ModelError(msg)
+    return f"layers: only the first {layers} of each stack are built ({', '.join(cut) or 'as many as there are'})"
 
 
-def _cut(config: PreTrainedConfig, layers: int, cut: list[str], *, prefix: str) -> None:
+def _cut(config: PreTrainedConfig, layers: int, cut: list[str], *, prefix: str) -> int:
+    """Cut one configuration and its parts; the layers that the longest stack had."""
     if isinstance(getattr(config, "depths", None), list | tuple):
-        _cut_stages(config, layers, cut, prefix=prefix)
-        return
+        return _cut_stages(config, layers, cut, prefix=prefix)
     values = config.to_dict()
     before = {name: values[name] for name in COUNTS if isinstance(values.get(name), int)}
     for name, count in before.items():
         if count > layers:
             setattr(config, name, layers)
             cut.append(f"{prefix}{name} {count} -> {layers}")
+    most = max(before.values(), default=0)
     for name, value in list(vars(config).items()):
         if isinstance(value, PreTrainedConfig):
-            _cut(value, layers, cut, prefix=f"{prefix}{name}.")
+            most = max(most, _cut(value, layers, cut, prefix=f"{prefix}{name}."))
         elif _is_per_layer(value, before):
             setattr(config, name, value[:layers])
+    return most
 
 
-def _cut_stages(config: PreTrainedConfig, layers: int, cut: list[str], *, prefix: str) -> None:
-    """A model in stages keeps its stages, each with its first layers."""
-    kept = [min(depth, layers) for depth in config.depths]
-    if kept != list(config.depths):
-        cut.append(f"{prefix}depths {list(config.depths)} -> {kept}")
+def _cut_stages(config: PreTrainedConfig, layers: int, cut: list[str], *, prefix: str) -> int:
+    """A model in stages keeps its stages, each with its first layers; the layers that the longest one had."""
+    depths = list(config.depths)
+    kept = [min(depth, layers) for depth in depths]
+    if kept != depths:
+        cut.append(f"{prefix}depths {depths} -> {kept}")
         config.depths = kept
+    return max(depths, default=0)
 
 
 def _is_per_layer(value: object, counts: dict[str, int]) -> bool:
