@@ -9,10 +9,11 @@ import torch
 
 from torchstone.capture import capture
 from torchstone.cost import price
+from torchstone.cost.formats import with_formats
 from torchstone.errors import InputError, ModelInputsError
 from torchstone.models.inputs import InputOptions
 from torchstone.models.load_model import load
-from torchstone.record.cost import CachePartKind, CostTable
+from torchstone.record.cost import CachePartKind, Conventions, CostTable, Formats
 from torchstone.report.cost_text import cache_text
 from torchstone.workflows.cost import CostRequest, PricingOptions, cost_model, write_costs
 from torchstone.workflows.model_source import ModelRequest
@@ -91,6 +92,19 @@ def test_a_paged_cache_takes_whole_blocks(tokens: int, block: int | None, held: 
     assert kept(table) == BATCH * held * llama_row()
     after = -(-(tokens + 1) // (block or 16)) * (block or 16)
     assert table.peak.kv_cache_bytes <= BATCH * after * llama_row()  # it grows in place, a layer at a time
+
+
+@pytest.mark.parametrize(("block", "blocks"), [(5, 7), (16, 3), (32, 2), (33, 1), (64, 1)])
+@pytest.mark.parametrize(("kv", "tile"), [("bfloat8_b", 1088), ("bfloat4_b", 576)])
+def test_blocks_share_no_tiles_of_a_format(kv: str, tile: int, block: int, blocks: int) -> None:
+    asked = InputOptions(phase="decode", batch_size=BATCH, cache_len=33, cache="paged", block_size=block)
+    model, inputs = load("tiny:llama", options=asked)
+    trace = with_formats(capture(model, inputs), Formats(kv_cache=kv))
+    table = price(trace, Conventions(block_size=block))
+    config = config_of("tiny:llama")
+    tiles = -(-block // 32) * -(-config.head_dim // 32)
+    rows = config.num_hidden_layers * 2 * BATCH * config.num_key_value_heads  # of keys and of values
+    assert kept(table) == rows * blocks * tiles * tile
 
 
 def test_blocks_change_memory_alone() -> None:

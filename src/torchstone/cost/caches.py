@@ -62,9 +62,10 @@ class _Kept(Record, frozen=True, kw_only=True):
             return self.spec.size_bytes or 0
         side = tile or 1
         *outer, _, width = self.spec.shape
-        rows = _blocks(tokens, self.layer.seen or tokens, block) * -(-block // side) * side
-        shape = (*outer, rows, -(-width // side) * side)
-        return msgspec.structs.replace(self.spec, shape=shape, stride=None, storage_offset=0).size_bytes or 0
+        # A block is a piece of memory of its own: it shares no tile of a format such as bfloat8_b with another one.
+        shape = (*outer, -(-block // side) * side, -(-width // side) * side)
+        one = msgspec.structs.replace(self.spec, shape=shape, stride=None, storage_offset=0)
+        return _blocks(tokens, self.layer.seen or tokens, block) * (one.size_bytes or 0)
 
 
 def _blocks(tokens: int, seen: int, block: int) -> int:
