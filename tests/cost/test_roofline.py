@@ -10,10 +10,11 @@ from tests.cost.calls import trace_of
 from tests.cost.devices import device
 from torchstone.capture import capture
 from torchstone.cost import price
-from torchstone.cost.roofline import find_hardware, hardware_toml, predict, presets
+from torchstone.cost.formats import with_formats
+from torchstone.cost.roofline import find_hardware, hardware_toml, one_of_several, predict, presets
 from torchstone.cost.scaling import split_over
 from torchstone.errors import InputError
-from torchstone.record.cost import Bound, Conventions, Fits, Prediction
+from torchstone.record.cost import Bound, Conventions, Fits, Formats, Prediction
 from torchstone.record.trace import Trace
 
 
@@ -104,7 +105,7 @@ def test_the_largest_batch_fits_and_one_more_does_not(backward: bool) -> None:  
     assert not prediction(largest + 1).fits
 
 
-WANTED = {"n150", "n300", "p100", "p150", "galaxy", "a100", "h100", "h200", "b200", "mi300x", "l40s", "tpu-v5e"}
+WANTED = {"n150", "n300", "t3k", "p100", "p150", "galaxy", "a100", "h100", "h200", "b200", "mi300x", "l40s", "tpu-v5e"}
 
 MINE = """
 [mine]
@@ -130,20 +131,32 @@ def test_every_preset_names_its_source_and_has_sane_limits() -> None:
 @pytest.mark.parametrize(
     ("name", "banks", "mebibytes"),
     [("n150", 12, 1024), ("n300", 24, 1024), ("p100", 7, 4080), ("p150", 8, 4080), ("galaxy", 384, 1024),
-     ("a100", 1, 80 * 1024)],
+     ("t3k", 4 * 24, 1024), ("T3000", 4 * 24, 1024), ("a100", 1, 80 * 1024)],
 )  # fmt: skip
 def test_memory_is_what_an_allocator_can_be_given(name: str, banks: int, mebibytes: int) -> None:
     assert find_hardware(name).memory_bytes == banks * mebibytes * 2**20
 
 
 def test_boards_of_one_maker_are_rated_at_the_same_math_fidelity() -> None:
-    for name in ("n150", "n300", "p100", "p150", "galaxy"):
+    for name in ("n150", "n300", "t3k", "p100", "p150", "galaxy"):
         rates = find_hardware(name).peak_flops
         assert rates["block_float8"] == pytest.approx(2 * rates["bfloat16"], rel=0.01), name  # HiFi2 against HiFi4
 
 
-@pytest.mark.parametrize(("name", "ports", "gigabits"), [("n150", 2, 200), ("n300", 2, 200), ("p150", 4, 800)])
-def test_a_link_is_what_the_ports_of_a_board_send(name: str, ports: int, gigabits: int) -> None:
+def test_a_t3000_is_four_boards_with_two_chips() -> None:
+    board, system = find_hardware("n300"), find_hardware("t3k")
+    assert system.peak_flops == {dtype: 4 * rate for dtype, rate in board.peak_flops.items()}
+    assert system.memory_bytes_per_s == 4 * board.memory_bytes_per_s
+    assert (board.devices, system.devices) == (2, 8)
+    assert (
+        one_of_several(system).memory_bytes == one_of_several(board).memory_bytes == find_hardware("n150").memory_bytes
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "ports", "gigabits"), [("n150", 2, 200), ("n300", 2, 100), ("t3k", 4, 100), ("p150", 4, 800)]
+)
+def test_a_link_is_what_the_ports_of_a_chip_send(name: str, ports: int, gigabits: int) -> None:
     assert find_hardware(name).link_bytes_per_s == ports * gigabits * 1e9 / 8
 
 
@@ -178,6 +191,30 @@ def test_weights_packed_in_objects_have_an_unknown_size() -> None:
     assert (found.unsized, found.verdict) == (2, Fits.UNKNOWN)
     assert table.unpriced == {"quantized.linear_dynamic.default": 2}
     assert "elements of unknown size, which count as nothing in the peak: 2 tensors" in table.notes
+
+
+@pytest.mark.parametrize(
+    ("activations", "weights", "rate"),
+    [("float32", "float32", 1), ("float32", "mxfp4", 1), ("bfloat16", "float8_e4m3fn", 2), ("float8_e5m2", "mxfp8", 4),
+     ("bfloat8_b", "bfloat4_b", 3), ("bfloat8_b", "bfloat16", 2), ("int8_g128", "int4_g128", 5), ("mxfp4", "nvfp4", 6)],
+)  # fmt: skip
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_matmul_has_the_rate_of_its_widest_operand(activations: str, weights: str, rate: int, *, bias: bool) -> None:
+    rates = {"float32": 1e9, "bfloat16": 2e9, "block_float8": 3e9, "float8": 4e9, "int8": 5e9, "float4": 6e9}
+    captured = capture(nn.Linear(64, 64, bias=bias), torch.ones(32, 64))
+    trace = with_formats(captured, Formats(weights=weights, activations=activations))
+    found = predict(
+        trace, price(trace), device(peak_flops=rates, launch_s=1e-12, memory_bytes_per_s=1e15, vector_flops=1e30)
+    )
+    assert found.total_s == pytest.approx(2 * 32 * 64 * 64 / (rate * 1e9))
+    assert found.notes == ()
+
+
+def test_a_format_without_a_rate_is_named_with_the_one_that_stands_in() -> None:
+    captured = capture(nn.Linear(64, 64, bias=False), torch.ones(32, 64))
+    trace = with_formats(captured, Formats(weights="bfloat8_b", activations="bfloat8_b"))
+    found = predict(trace, price(trace), device(peak_flops={"float16": 1e12, "int8": 2e12}))
+    assert found.notes == ("round has no rate for bfloat8_b: that of float16 was taken",)
 
 
 def test_a_name_is_found_in_any_case() -> None:

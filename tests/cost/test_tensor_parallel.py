@@ -15,6 +15,7 @@ from torchstone.cost.scaling import split_over
 from torchstone.models import load
 from torchstone.models.inputs import InputOptions
 from torchstone.record.cost import TensorParallel
+from torchstone.workflows.cost import PricingOptions, price_trace
 
 _FLOAT = 4
 _PROCESS = Path(__file__).parent / "split_process.py"
@@ -89,6 +90,24 @@ def test_what_does_not_fit_alone_may_fit_when_split() -> None:
     assert not alone.fits
     assert [split_over(trace, table, devices, alone).fits for devices in (1 + 1, 8)] == [True, True]
     assert split_over(trace, table, 2, predict(trace, table, find_hardware("n150"))).fits is False
+
+
+@pytest.mark.parametrize(("name", "chips"), [("n300", 2), ("t3k", 8), ("galaxy", 32)])
+def test_a_split_is_over_the_chips_of_a_board(name: str, chips: int) -> None:
+    options = PricingOptions(hardware=name, devices=chips)
+    model, inputs = load("tiny:llama")
+    trace = capture(model, inputs)
+    table = price_trace(trace, options)
+    assert table.prediction is not None
+    assert table.tensor_parallel is not None
+    assert table.tensor_parallel.memory_bytes == 12 * 2**30  # of one Wormhole chip
+    whole, split = table.prediction.hardware, table.tensor_parallel
+    assert whole.memory_bytes == chips * 12 * 2**30
+    assert whole.link_bytes_per_s is not None
+    # A small model is launched op by op: no chip is faster than all together.
+    sent_s = sum(one.calls * max(one.bytes_each / whole.link_bytes_per_s, whole.launch_s) for one in split.collectives)
+    assert split.seconds is not None
+    assert split.seconds >= table.prediction.total_s + sent_s
 
 
 @pytest.mark.heavy

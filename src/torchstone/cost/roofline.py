@@ -7,11 +7,14 @@ from importlib.resources import files
 from math import isfinite
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from torchstone.cost.largest_batch import largest_batches
 from torchstone.errors import InputError
 from torchstone.record.cost import Bound, CostTable, Hardware, Kind, OpPrediction, Prediction, SignatureCost
 from torchstone.record.files import parse_toml, read_text
 from torchstone.record.op import OpSignature
+from torchstone.record.tensor import stored_bits
 from torchstone.record.trace import Trace
 
 # Hardware by name, from the presets or from a file of the same form.
@@ -23,6 +26,7 @@ _MICRO = 1e-6
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # names that TOML takes without quotes
 _MEBI = 1 << 20
 _REQUIRED = ("peak_tflops", "memory_mib", "bandwidth_gb_per_s")
+_OTHER_NAMES = {"t3000": "t3k"}
 _MARKETING_MEMORY = "memory_gb"  # files written before `memory_mib`: 10^9 bytes
 _KNOWN = frozenset(
     (
@@ -53,8 +57,9 @@ def find_hardware(name: str) -> Hardware:
     path, _, wanted = name.partition("::")
     if not path.endswith(".toml"):
         known = presets()
-        if name.lower() in known:
-            return known[name.lower()]
+        short = _OTHER_NAMES.get(name.lower(), name.lower())
+        if short in known:
+            return known[short]
         msg = f"there is no hardware {name!r}; choose one of {', '.join(known)}, or give a file.toml"
         raise InputError(msg)
     found = _read(read_text(Path(path)), origin=path)
@@ -67,6 +72,22 @@ def find_hardware(name: str) -> Hardware:
         raise InputError(msg)
     msg = f"{path} holds {', '.join(found)}; choose with {path}::NAME"
     raise InputError(msg)
+
+
+def one_of_several(hardware: Hardware) -> Hardware:
+    """One of the devices that a preset takes as one, such as a chip of a board; the device itself where it is one."""
+    count = hardware.devices
+    if count == 1:
+        return hardware
+    return replace(
+        hardware,
+        title=f"{hardware.title}, one of {count}",
+        peak_flops={dtype: rate / count for dtype, rate in hardware.peak_flops.items()},
+        vector_flops=hardware.vector_flops / count,
+        memory_bytes=hardware.memory_bytes // count,
+        memory_bytes_per_s=hardware.memory_bytes_per_s / count,
+        devices=1,
+    )
 
 
 def _read(text: str, *, origin: str) -> dict[str, Hardware]:
@@ -163,6 +184,10 @@ def _quoted(text: str) -> str:
 # prediction of what the hardware allows, not a measurement; real kernels reach a part of it.
 
 
+_RATES = {  # formats that are multiplied at the rate of an element type, by how their names begin
+    "float8": "float8", "mxfp8": "float8", "mxfp6": "float8", "mxfp4": "float4", "nvfp4": "float4", "int8": "int8",
+    "int4": "int8", "bfloat8_b": "block_float8", "bfloat4_b": "block_float8",
+}  # fmt: skip
 _FALLBACKS = {
     "float16": ("bfloat16", "tfloat32", "float32"),
     "bfloat16": ("float16", "tfloat32", "float32"),
@@ -170,6 +195,8 @@ _FALLBACKS = {
     "float64": ("float32", "bfloat16"),
     "int8": ("float8", "bfloat16", "float16", "float32"),
     "float8": ("int8", "bfloat16", "float16", "float32"),
+    "float4": ("float8", "int8", "bfloat16", "float16", "float32"),
+    "block_float8": ("bfloat16", "float16", "float32"),
 }
 _MATMULS = frozenset((Kind.MATMUL, Kind.CONVOLUTION, Kind.ATTENTION, Kind.RECURRENT))
 
@@ -238,12 +265,15 @@ class _Roof:
         return matmul / peak + rest / self.hardware.vector_flops
 
     def _peak(self, signature: OpSignature) -> float:
-        dtype = next((spec.dtype for spec in signature.input_specs if _is_arithmetic(spec.dtype)), "float32")
-        dtype = "float8" if dtype.startswith("float8") else dtype
+        """The rate of the widest type that is multiplied: narrower operands are converted to it first."""
+        specs = [spec for spec in signature.input_specs if _is_arithmetic(spec.dtype)]
+        multiplied = [spec for spec in specs if len(spec.shape) > 1] or specs  # a bias is added
+        dtype = max((spec.dtype for spec in multiplied), key=lambda one: stored_bits(one) or 0, default="float32")
+        kind = next((rate for start, rate in _RATES.items() if dtype.startswith(start)), dtype)
         rates = self.hardware.peak_flops
-        if dtype in rates:
-            return rates[dtype]
-        used = next((other for other in _FALLBACKS.get(dtype, ()) if other in rates), next(iter(rates)))
+        if kind in rates:
+            return rates[kind]
+        used = next((other for other in _FALLBACKS.get(kind, ()) if other in rates), next(iter(rates)))
         self._stood_in[dtype] = used
         return rates[used]
 
@@ -255,7 +285,7 @@ class _Roof:
 
 
 def _is_arithmetic(dtype: str) -> bool:
-    return dtype.startswith(("float", "bfloat", "int8", "uint8", "complex"))
+    return dtype.startswith(("float", "bfloat", "int8", "uint8", "complex", *_RATES))
 
 
 def _fused(trace: Trace, table: CostTable, roof: _Roof) -> float:

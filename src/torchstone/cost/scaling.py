@@ -323,6 +323,7 @@ def _result(state: _Split, devices: int, held: _Held, hardware: Hardware | None)
         kv_cache_bytes=held.kv_cache_bytes,
         peak_bytes=held.peak_bytes,
         fits=None if hardware is None else held.fits(hardware.memory_bytes),
+        memory_bytes=None if hardware is None else hardware.memory_bytes,
         collective_bytes=sent,
         collectives=collectives,
         seconds=seconds,

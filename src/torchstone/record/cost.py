@@ -124,6 +124,7 @@ class TensorParallel(Record, frozen=True, kw_only=True):
     kv_cache_bytes: Count | None = None  # on the device that has most of it, at the peak; None: an older result
     peak_bytes: Count | None = None  # on that device, each tensor freed after its last use
     fits: bool | None = None  # None without a hardware, and where tensors of unknown size must fit, too
+    memory_bytes: Count | None = None  # of each device; None without a hardware, and in an older result
     collective_bytes: Count  # sent by each device
     collectives: tuple[Collective, ...]
     seconds: float | None = None  # predicted with the exchanges; None without a hardware

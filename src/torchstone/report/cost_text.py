@@ -332,8 +332,7 @@ def prediction_text(table: CostTable, trace: Trace, top: int, paint: Paint = pla
     if table.prediction is not None:
         parts += [slowest_text(table, table.prediction, trace, top, paint), _time_text(table, table.prediction, paint)]
     if table.tensor_parallel is not None:
-        memory = None if table.prediction is None else table.prediction.hardware.memory_bytes
-        parts.append(split_text(table.tensor_parallel, memory, paint))
+        parts.append(split_text(table.tensor_parallel, paint))
     if table.optimiser is not None:
         parts.append(_optimiser_text(table, paint))
     return "\n\n".join(parts)
@@ -442,27 +441,27 @@ def slowest_text(table: CostTable, prediction: Prediction, trace: Trace, top: in
     return aligned(lines, right=(1, 2, 4), paint=paint)
 
 
-def _split_memory(split: TensorParallel, memory_bytes: int | None) -> str:
+def _split_memory(split: TensorParallel) -> str:
     """The peak of one device, and whether it fits."""
     cache = f", {show_bytes(split.kv_cache_bytes)} of it KV cache" if split.kv_cache_bytes else ""
     peak = f"{show_bytes(split.peak_bytes or 0)} at the peak of each{cache} (ideal)"
-    if memory_bytes is None:
+    if split.memory_bytes is None:
         return peak
     answer = {True: "yes", False: "no", None: "unknown"}[split.fits]
     return f"fits: {answer}: {peak}"
 
 
-def split_text(split: TensorParallel, memory_bytes: int | None = None, paint: Paint = plain) -> str:
+def split_text(split: TensorParallel, paint: Paint = plain) -> str:
     """What each device of a split does, holds and sends."""
     calls = Counter[str]()
     for one in split.collectives:
         calls[one.kind] += one.calls
     kinds = " and ".join(f"{count:,} {kind}" for kind, count in sorted(calls.items(), reverse=True))
-    room = "" if memory_bytes is None else f" in {show_bytes(memory_bytes)}"
+    room = "" if split.memory_bytes is None else f" in {show_bytes(split.memory_bytes)}"
     weights = f"{show_bytes(split.weight_bytes)} of weights{room}"
     rows = [
         ("devices", f"{split.devices}, each {show_count(split.flops)}FLOPs and {weights}"),
-        *(() if split.peak_bytes is None else (("memory", _split_memory(split, memory_bytes)),)),
+        *(() if split.peak_bytes is None else (("memory", _split_memory(split)),)),
         ("traffic", f"{show_bytes(split.collective_bytes)} sent by each, in {kinds or 'no collectives'}"),
     ]
     if split.seconds is not None:

@@ -142,7 +142,7 @@ def price_trace(trace: Trace, options: PricingOptions = DEFAULT_PRICING) -> Cost
 
 def _with_predictions(trace: Trace, options: PricingOptions) -> CostTable:
     from torchstone.cost import price
-    from torchstone.cost.roofline import find_hardware, predict
+    from torchstone.cost.roofline import find_hardware, one_of_several, predict
     from torchstone.cost.scaling import optimiser_cost, split_over
 
     hardware = find_hardware(options.hardware) if options.hardware else None
@@ -155,12 +155,13 @@ def _with_predictions(trace: Trace, options: PricingOptions) -> CostTable:
     # The optimizer's states occupy memory during the whole step, so they decide whether the model fits.
     states_bytes = optimizer.state_bytes if optimizer else 0
     prediction = predict(trace, table, hardware, states_bytes=states_bytes) if hardware else None
-    return msgspec.structs.replace(
-        table,
-        prediction=prediction,
-        tensor_parallel=split_over(trace, table, options.devices, prediction) if options.devices else None,
-        optimiser=optimizer,
-    )
+    split = None
+    if options.devices:
+        # A split is over the devices that a preset takes as one, not over several of the whole.
+        several = hardware is not None and hardware.devices > 1
+        one = predict(trace, table, one_of_several(hardware)) if hardware and several else prediction
+        split = split_over(trace, table, options.devices, one)
+    return msgspec.structs.replace(table, prediction=prediction, tensor_parallel=split, optimiser=optimizer)
 
 
 def as_shipped(trace: Trace, options: PricingOptions) -> PricingOptions:

@@ -8,9 +8,10 @@ from tests.cost.devices import device
 from tests.report.folders import folder_of
 from torchstone.capture import capture
 from torchstone.cost import price
+from torchstone.cost.formats import with_formats
 from torchstone.cost.roofline import predict
 from torchstone.record import codec
-from torchstone.record.cost import CostTable
+from torchstone.record.cost import Conventions, CostTable, Formats
 from torchstone.record.trace import Trace
 from torchstone.report.render import write_report
 from torchstone.report.section import ReportFolder, SectionView, Tone
@@ -85,6 +86,18 @@ def test_costs_of_another_capture_are_told_and_not_shown(tmp_path: Path) -> None
     assert "was computed from a different capture" in found.notes[0]
 
 
+def test_weights_in_eight_bits_are_not_advised_to_be_stored_in_eight_bits() -> None:
+    captured = capture(nn.Linear(512, 512), torch.ones(1, 512))
+
+    def advised(weights: str | None) -> bool:
+        trace = with_formats(captured, Formats(weights=weights))
+        table = price(trace, Conventions(formats=Formats(weights=weights)))
+        table = msgspec.structs.replace(table, prediction=predict(trace, table, device(launch_s=1e-9)))
+        return any("store them in 8 bits" in one.text for one in advice(table))
+
+    assert [advised(one) for one in (None, "bfloat16", "bfloat8_b", "mxfp4", "int8_g128")] == [True, True, *3 * [False]]
+
+
 def test_advice_is_given_with_the_most_that_it_can_save() -> None:
     _, table = trace_and_costs()
     found = table.prediction
@@ -98,4 +111,7 @@ def test_advice_is_given_with_the_most_that_it_can_save() -> None:
     first = advice(msgspec.structs.replace(table, prediction=large))[0]
     assert first.saves_s is None
     assert "--tp 3" in first.text
+    board = msgspec.structs.replace(found.hardware, devices=2)  # 2.5 times the memory of two chips
+    first = advice(msgspec.structs.replace(table, prediction=msgspec.structs.replace(large, hardware=board)))[0]
+    assert "--tp 5" in first.text
     assert advice(msgspec.structs.replace(table, prediction=None)) == ()

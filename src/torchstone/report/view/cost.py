@@ -107,7 +107,7 @@ def advice(table: CostTable) -> tuple[Advice, ...]:
     found = table.prediction
     if found is None or not found.total_s:
         return ()
-    memory = found.hardware.memory_bytes
+    memory = found.hardware.memory_bytes // found.hardware.devices  # --tp splits over the chips of a board
     first = []
     if found.verdict is Fits.NO:
         devices = -(-found.peak_bytes // memory)
@@ -145,7 +145,8 @@ def _of_launches(table: CostTable, found: Prediction) -> Advice:
 
 def _of_weights(table: CostTable, found: Prediction) -> Advice:
     """Weights in 8 bits instead of 16 or 32, as far as ops wait for memory at all."""
-    dtypes = table.conventions.dtypes
+    chosen = table.conventions.formats.weights  # embeddings, norms and biases keep the dtype of the capture
+    dtypes = (chosen,) if chosen else table.conventions.dtypes
     bits = max((_BITS.get(one, 0) for one in dtypes), default=0)
     moved = table.traffic.unfused.moved_bytes(Category.WEIGHTS) if bits else 0
     saved_s = moved * (1 - 8 / bits) / found.hardware.memory_bytes_per_s if bits else 0.0
