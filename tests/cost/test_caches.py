@@ -167,6 +167,33 @@ def test_latent_attention_keeps_rows_or_on_request_what_they_expand_to() -> None
     assert expanded.totals.matmul_flops < latent.totals.matmul_flops  # earlier rows are not expanded again
 
 
+def test_a_model_of_the_users_own_takes_each_form_of_latent_attention_in_turn() -> None:
+    """The same object again and again: no form may stay from an earlier one."""
+    model = load("tiny:deepseek_v3", device="cpu").model
+    config = config_of("tiny:deepseek_v3")
+    tokens, heads, rank = 20, config.num_attention_heads, config.kv_lora_rank
+    plain, placed, own = config.qk_nope_head_dim, config.qk_rope_head_dim, config.v_head_dim
+    expanding = tokens * rank * (plain + own)  # the rows in the cache, of one head
+    absorbing = (tokens + 1) * (2 * rank + placed) + rank * (plain + own) - (tokens + 1) * (plain + placed + own)
+    asked = [None, "expanded", "absorbed", None, "absorbed", "expanded"]
+    costs: dict[str | None, int] = {}
+    for kind in asked:
+        options = InputOptions(phase="decode", batch_size=BATCH, cache_len=tokens, cache=kind)
+        table = price(capture(*load(model, options=options)))
+        rows = heads * (plain + placed + own) if kind == "expanded" else rank + placed
+        assert kept(table) == BATCH * config.num_hidden_layers * tokens * rows * 4
+        assert costs.setdefault(kind, table.totals.matmul_flops) == table.totals.matmul_flops
+    each = 2 * BATCH * config.num_hidden_layers * heads
+    assert costs[None] - costs["expanded"] == each * expanding
+    assert costs["absorbed"] - costs["expanded"] == each * (absorbing - rank * (plain + own))
+
+
+def test_a_model_of_the_users_own_without_latent_attention_is_refused() -> None:
+    model = load("tiny:llama", device="cpu").model
+    with pytest.raises(ModelInputsError, match="LlamaForCausalLM has no latent attention"):
+        load(model, options=InputOptions(phase="decode", cache_len=4, cache="absorbed"))
+
+
 @pytest.mark.parametrize(
     "model", ["deepseek-ai/DeepSeek-V3", "moonshotai/Kimi-K2-Instruct", "deepseek-ai/DeepSeek-V3.2"]
 )

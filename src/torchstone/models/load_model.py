@@ -199,9 +199,9 @@ def _transformers_model(model: str, options: InputOptions, device: str, *, input
     own = _float_type(built.model) if device == "meta" else None
     cast_model(built.model, parse_dtype(options.dtype) or own)
     if options.cache in ("expanded", "absorbed"):
-        from torchstone.models.example_inputs.cache_kinds import absorb_latents, expand_latents
+        from torchstone.models.example_inputs.cache_kinds import choose_latent_form
 
-        (expand_latents if options.cache == "expanded" else absorb_latents)(built.model)
+        choose_latent_form(built.model, options.cache)
     if inputs_are_given:
         return _FoundModel(model=built.model, inputs=None, weights=built.weights)
     generate = inputs_from_media if options.given_media() else inputs_for_architecture

@@ -1,5 +1,6 @@
 """Caches that a decode step can start from beside the one that a model makes by itself."""
 
+from collections.abc import Sequence
 from types import MethodType
 from typing import Any
 
@@ -75,9 +76,23 @@ def is_filled(cache: object) -> bool:
     return all(layer.is_initialized for layer in layers if isinstance(layer, ExpandedLayer))
 
 
-def expand_latents(model: nn.Module) -> None:
-    """Let attention over compressed rows keep what it expands; raises ModelInputsError for a model without such."""
+def choose_latent_form(model: nn.Module, kind: str | None) -> None:
+    """Let latent attention run on a cache of this kind: as its code does, expanded or absorbed.
+
+    The model may have been used with another kind before. Raises ModelInputsError for a model that cannot.
+    """
     latent = [module for module in model.modules() if callable(getattr(type(module), _EXPAND, None))]
+    for module in latent:
+        vars(module).pop(_EXPAND, None)
+        vars(module).pop(_ABSORBS, None)
+    if kind == "expanded":
+        _expand_latents(model, latent)
+    elif kind == "absorbed":
+        _absorb_latents(model, latent)
+
+
+def _expand_latents(model: nn.Module, latent: Sequence[nn.Module]) -> None:
+    """Let attention over compressed rows keep what it expands."""
     if not latent:
         msg = f"{type(model).__name__} has no latent attention, whose cache could be expanded; drop --cache expanded"
         raise ModelInputsError(msg)
@@ -85,13 +100,12 @@ def expand_latents(model: nn.Module) -> None:
         setattr(module, _EXPAND, MethodType(_expand_and_keep, module))
 
 
-def absorb_latents(model: nn.Module) -> None:
+def _absorb_latents(model: nn.Module, latent: Sequence[nn.Module]) -> None:
     """Let attention over compressed rows multiply queries and results by what would expand the rows, not the rows.
 
     The scores are those of the compressed rows themselves, which all heads share: the same result from other products,
-    and the form in which models are served. Raises ModelInputsError for a model that cannot run like this.
+    and the form in which models are served.
     """
-    latent = [module for module in model.modules() if callable(getattr(type(module), _EXPAND, None))]
     name = type(model).__name__
     if not latent:
         msg = f"{name} has no latent attention, which could be absorbed; drop --cache absorbed"

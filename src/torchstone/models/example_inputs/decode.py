@@ -15,7 +15,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from torchstone.errors import InputError, ModelInputsError
 from torchstone.foreign import foreign_code
-from torchstone.models.example_inputs.cache_kinds import empty_cache, expand_latents, is_filled, set_lengths
+from torchstone.models.example_inputs.cache_kinds import choose_latent_form, empty_cache, is_filled, set_lengths
 from torchstone.models.example_inputs.context import DEFAULT_SEQ_LEN, InputBuilder, InputContext
 from torchstone.models.example_inputs.text import vocabulary
 from torchstone.models.inputs import Inputs
@@ -289,7 +289,7 @@ def _copy_states(runner: nn.Module, model: nn.Module) -> None:
 def _bfloat16_copy(blueprint: Blueprint, context: InputContext) -> nn.Module:
     copy = build(blueprint, device="meta", seed=0).to(torch.bfloat16)
     if context.options.cache == "expanded":
-        expand_latents(copy)
+        choose_latent_form(copy, "expanded")
     return copy
 
 

@@ -30,8 +30,10 @@ def inputs_for_module(model: nn.Module, options: InputOptions) -> Inputs:
     """Generate the arguments of any module."""
     if _is_transformers_model(model):
         from torchstone.models.example_inputs.architecture import inputs_for_architecture
+        from torchstone.models.example_inputs.cache_kinds import choose_latent_form
         from torchstone.models.pretrained import Blueprint
 
+        choose_latent_form(model, options.cache)
         blueprint = Blueprint(name=type(model).__name__, config=model.config, model_class=type(model))
         return inputs_for_architecture(model, blueprint, options)
     needed = _required(model)
