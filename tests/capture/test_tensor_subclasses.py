@@ -9,6 +9,8 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 from torchstone.capture import capture
 from torchstone.cost import price
+from torchstone.record.cost import Conventions, Formats
+from torchstone.workflows.cost import PricingOptions, price_trace
 
 _FLOAT = 4
 
@@ -185,3 +187,12 @@ def test_results_that_are_pairs_of_tensors_take_the_memory_of_their_parts_once(m
     assert table.totals.matmul_flops == 2 * layers * 2 * batch * 16 * 16
     result = batch * 16 * _FLOAT
     assert table.peak.total_bytes - table.totals.parameter_bytes <= 7 * result  # two of two layers, the input
+
+
+def test_a_format_that_packed_weights_do_not_take_is_said_so() -> None:
+    trace = capture(nn.Sequential(_quantized(64, 32), nn.Linear(32, 32, bias=False)), torch.ones(2, 64))
+    packed = 64 * 32 + 32 * _FLOAT
+    table = price_trace(trace, PricingOptions(conventions=Conventions(formats=Formats(weights="int4_g128"))))
+    assert table.totals.parameter_bytes == packed + 32 * _FLOAT + 32 * 32 // 2 + 32 * 2  # bias, values, scales
+    assert table.notes == ("weights int4_g128: 1 packed weight stays as stored (Int8Weight)",)
+    assert price_trace(trace).notes == ()

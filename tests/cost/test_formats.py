@@ -12,10 +12,10 @@ from torchstone.cost import price
 from torchstone.cost.formats import FORMATS, parse_format, with_formats
 from torchstone.errors import InputError
 from torchstone.models.inputs import InputOptions
-from torchstone.record.cost import Category, Formats
+from torchstone.record.cost import Category, Conventions, Formats
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
-from torchstone.workflows.cost import CostRequest, cost_model, write_costs
+from torchstone.workflows.cost import CostRequest, PricingOptions, cost_model, price_trace, write_costs
 from torchstone.workflows.model_source import ModelRequest
 
 
@@ -176,3 +176,26 @@ def test_odd_sizes_agree_with_a_count_by_hand(tmp_path: Path, name: str, size: i
     trace = cost_model(CostRequest(model=ModelRequest(model=str(tmp_path / "config.json")))).trace
 
     assert price(with_formats(trace, Formats(weights=name))).totals.parameter_bytes == size
+
+
+class LookUp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(50, 64)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.table(ids).sum()
+
+
+def test_formats_that_change_nothing_are_said_so(trace: Trace) -> None:
+    def notes(captured: Trace, formats: Formats) -> tuple[str, ...]:
+        return price_trace(captured, PricingOptions(conventions=Conventions(formats=formats))).notes
+
+    nothing = capture(LookUp(), torch.zeros(2, 8, dtype=torch.int64))
+    assert notes(nothing, Formats(weights="mxfp4")) == (
+        "weights mxfp4 change nothing: no matrix of floats is multiplied with",
+    )
+    assert notes(trace, Formats(weights="mxfp4", activations="bfloat16")) == ()
+    assert notes(trace, Formats(kv_cache="mxfp8")) == (
+        "KV cache mxfp8 changes nothing: the model neither gets nor gives a cache",
+    )

@@ -21,6 +21,7 @@ from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import EagerMemory, Trace
 from torchstone.record.value import replace_tensors
+from torchstone.units import many
 
 _ALIASES = {
     "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn", "fp8_e4m3": "float8_e4m3fn",
@@ -28,6 +29,7 @@ _ALIASES = {
 }  # fmt: skip
 FORMATS = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float8_block", "int8_g128", "int4_g128",
            "mxfp8", "mxfp6", "mxfp4", "nvfp4", "bfloat8_b", "bfloat4_b")  # fmt: skip
+PUBLISHED = "as published"  # the source of formats that a checkpoint has
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 _MULTIPLIES = frozenset({Kind.MATMUL, Kind.CONVOLUTION, Kind.RECURRENT})
 _LOOKS_UP = frozenset({Kind.INDEXING})
@@ -47,6 +49,28 @@ def with_formats(trace: Trace, formats: Formats) -> Trace:
     if formats.is_as_captured:
         return trace
     return _Rewriter(trace, formats).trace()
+
+
+def format_notes(trace: Trace, formats: Formats) -> tuple[str, ...]:
+    """What formats that were asked for do not change, as sentences; the trace is the captured one."""
+    if formats.is_as_captured or formats.source == PUBLISHED:
+        return ()
+    ends = find_ends(trace)
+    table = trace.tensors
+    notes = []
+    if formats.weights:
+        held = [(table.storage_of[one.tensor], table[one.tensor].spec) for one in table.external]
+        packed = [spec.subclass.rpartition(".")[2] for _, spec in held if spec.stored_bytes is not None]
+        matrices = matrices_of(trace, ends)
+        if packed:
+            kinds = ", ".join(sorted(set(packed)))
+            kept = many(len(packed), "packed weight stays", "packed weights stay")
+            notes.append(f"weights {formats.weights}: {kept} as stored ({kinds})")
+        elif not any(storage in matrices and spec.dtype in _FLOATS for storage, spec in held):
+            notes.append(f"weights {formats.weights} change nothing: no matrix of floats is multiplied with")
+    if formats.kv_cache and not ends.caches_in | ends.caches_out:
+        notes.append(f"KV cache {formats.kv_cache} changes nothing: the model neither gets nor gives a cache")
+    return tuple(notes)
 
 
 class _Stored(msgspec.Struct, frozen=True):

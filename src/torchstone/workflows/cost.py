@@ -132,12 +132,16 @@ def price_trace(trace: Trace, options: PricingOptions = DEFAULT_PRICING) -> Cost
     Raises InputError for an unknown device, and for an optimizer without a backward pass.
     """
     from torchstone.cost import price
-    from torchstone.cost.formats import with_formats
+    from torchstone.cost.formats import format_notes, with_formats
 
-    trace = with_formats(trace, options.conventions.formats)
-    if not (options.hardware or options.optimizer or options.devices):
-        return price(trace, options.conventions)
-    return _with_predictions(trace, options)
+    formats = options.conventions.formats
+    stored = with_formats(trace, formats)
+    if options.hardware or options.optimizer or options.devices:
+        table = _with_predictions(stored, options)
+    else:
+        table = price(stored, options.conventions)
+    notes = format_notes(trace, formats)
+    return msgspec.structs.replace(table, notes=(*table.notes, *notes)) if notes else table
 
 
 def _with_predictions(trace: Trace, options: PricingOptions) -> CostTable:
@@ -166,6 +170,7 @@ def _with_predictions(trace: Trace, options: PricingOptions) -> CostTable:
 
 def as_shipped(trace: Trace, options: PricingOptions) -> PricingOptions:
     """The options with the formats of the published checkpoint, where the trace is one of it and none are asked for."""
+    from torchstone.cost.formats import PUBLISHED
     from torchstone.models.zoo.catalogue import find_entry
 
     entry = find_entry(trace.provenance.model)
@@ -179,7 +184,7 @@ def as_shipped(trace: Trace, options: PricingOptions) -> PricingOptions:
         formats,
         weights=published.weights if published else None,
         only=published.only if published else (),
-        source=formats.source or "as published",
+        source=formats.source or PUBLISHED,
     )
     return replace(options, conventions=msgspec.structs.replace(options.conventions, formats=shipped))
 

@@ -147,7 +147,8 @@ def _of_weights(table: CostTable, found: Prediction) -> Advice:
     """Weights in 8 bits instead of 16 or 32, as far as ops wait for memory at all."""
     chosen = table.conventions.formats.weights  # embeddings, norms and biases keep the dtype of the capture
     dtypes = (chosen,) if chosen else table.conventions.dtypes
-    bits = max((_BITS.get(one, 0) for one in dtypes), default=0)
+    packed = any(" in " in one for one in dtypes)  # in a class of its own: then plain ones are biases and norms
+    bits = 0 if packed else max((_BITS.get(one, 0) for one in dtypes), default=0)
     moved = table.traffic.unfused.moved_bytes(Category.WEIGHTS) if bits else 0
     saved_s = moved * (1 - 8 / bits) / found.hardware.memory_bytes_per_s if bits else 0.0
     total = show_bytes(table.traffic.unfused.total_bytes)
