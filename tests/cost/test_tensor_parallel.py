@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, Starcoder2Config, Starcoder2ForCausalLM
 
 from torchstone.capture import capture
 from torchstone.cost import price
@@ -50,6 +50,25 @@ def test_weights_are_split_and_key_heads_are_repeated_where_there_are_too_few(de
     assert found.weight_bytes in {
         _FLOAT * (3 * layer + whole + extra + vocabulary * width // devices) for extra in (0, repeated)
     }
+
+
+@pytest.mark.parametrize("devices", [2, 3, 4, 8])
+def test_biases_are_split_with_columns_and_repeated_beside_rows(devices: int) -> None:
+    """As DTensor and Megatron hold them: what is added to a sum over all devices is whole on each of them."""
+    width, heads, kv_heads, head, inner, vocabulary, layers = 96, 8, 4, 12, 240, 96, 2
+    config = Starcoder2Config(
+        hidden_size=width, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=heads,
+        num_key_value_heads=kv_heads, vocab_size=vocabulary, use_bias=True, sliding_window=None,
+        tie_word_embeddings=True, bos_token_id=0, eos_token_id=1,
+    )  # fmt: skip
+    found = _split(Starcoder2ForCausalLM(config), InputOptions(batch_size=3, seq_len=5), devices)
+    queries, keys = (-(-count // devices) * head for count in (heads, kv_heads))
+    attention = (width + 1) * (queries + 2 * keys) + queries * width + width
+    mlp = (width + 1) * inner // devices + inner // devices * width + width
+    norms = (2 * layers + 1) * 2 * width
+    frequencies = head // 2
+    whole = layers * (attention + mlp) + norms + vocabulary * width
+    assert found.weight_bytes in {_FLOAT * (whole + copies * frequencies) for copies in (1, 2)}
 
 
 @pytest.mark.parametrize(("devices", "kv_heads"), [(2, 8), (8, 1), (4, 2), (3, 8), (3, 2), (5, 1), (16, 8)])

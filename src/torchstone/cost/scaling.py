@@ -244,8 +244,9 @@ def _follow(
     state.looked_up |= weights.intersection(inputs[:1] if cost.kind is Kind.INDEXING else ())
     if state.unpacks(weights, inputs, outputs):
         return _done(state, cost, 1)
-    used = state.multiplied(weights, inputs) if cost.kind is Kind.MATMUL else set()
     width = state.width(inputs)
+    used = state.multiplied(weights, inputs) if cost.kind is Kind.MATMUL else set()
+    used -= _biases(call, inputs) if width else set()
     if used:
         state.split_weights |= used
         state.rows.update(dict.fromkeys(used if width else (), state.weights_of(inputs)))
@@ -266,6 +267,11 @@ def _follow(
         if len(asked) == _CACHE_RANK:
             state.queries.update(dict.fromkeys((inputs[0], *outputs[:1]), int(asked[1])))
     return _done(state, cost, state.share((*used, *outputs[:1]), devices) if used or width else 1)
+
+
+def _biases(call: OpCall, inputs: Sequence[int]) -> set[int]:
+    """What is added once, to the sum over all devices of a matmul that is split by rows."""
+    return {storage for storage, spec in zip(inputs, call.signature.input_specs, strict=True) if len(spec.shape) == 1}
 
 
 def _done(state: _Split, cost: SignatureCost, share: float) -> float:
