@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, Starcoder2Config, Starcoder2ForCausalLM
 
 from torchstone.capture import capture
@@ -15,7 +17,7 @@ from torchstone.cost.scaling import split_over
 from torchstone.models import load
 from torchstone.models.inputs import InputOptions
 from torchstone.record.cost import TensorParallel
-from torchstone.workflows.cost import PricingOptions, price_trace
+from torchstone.workflows.cost import Optimizer, PricingOptions, price_trace
 
 _FLOAT = 4
 _PROCESS = Path(__file__).parent / "split_process.py"
@@ -109,6 +111,22 @@ def test_what_does_not_fit_alone_may_fit_when_split() -> None:
     assert not alone.fits
     assert [split_over(trace, table, devices, alone).fits for devices in (1 + 1, 8)] == [True, True]
     assert split_over(trace, table, 2, predict(trace, table, find_hardware("n150"))).fits is False
+
+
+@pytest.mark.parametrize(("optimizer", "states"), [("sgd", 0), ("momentum", 1), ("adam", 2)])
+@pytest.mark.parametrize("devices", [2, 4])
+def test_each_device_holds_the_states_of_its_parameters(devices: int, optimizer: Optimizer, states: int) -> None:
+    width, inner = 64, 256
+    layers = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
+    trace = capture(layers, torch.ones(3, width), backward=True)
+    plain, trained = (
+        price_trace(trace, PricingOptions(devices=devices, optimizer=one)).tensor_parallel for one in (None, optimizer)
+    )
+    assert plain is not None
+    assert trained is not None
+    own = 2 * width * inner // devices + inner // devices + width  # the bias of the second layer is whole
+    assert trained.weight_bytes == plain.weight_bytes == own * _FLOAT
+    assert (trained.peak_bytes or 0) - (plain.peak_bytes or 0) == states * own * _FLOAT
 
 
 @pytest.mark.parametrize(("name", "chips"), [("n300", 2), ("t3k", 8), ("galaxy", 32)])

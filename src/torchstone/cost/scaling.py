@@ -1,6 +1,6 @@
 """Costs beyond one inference on one device: the optimizer step, tensor parallelism, and a range of sizes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod
 from typing import NamedTuple
@@ -45,8 +45,7 @@ OPTIMISERS = {  # states per parameter, FLOPs per parameter of one step
 def optimiser_cost(trace: Trace, name: str) -> OptimiserCost:
     """Every trainable parameter once, tied ones once."""
     states, flops = OPTIMISERS[name]
-    trainable = {parameter.tensor for module in trace.modules for parameter in module.parameters if parameter.trainable}
-    specs = [trace.held_spec(tensor) for tensor in sorted(trainable)]
+    specs = [trace.held_spec(tensor) for tensor in _trainable(trace)]
     parameters = sum(spec.elements for spec in specs)
     held = sum(spec.size_bytes or 0 for spec in specs)
     state = states * parameters * _STATE_ELEMENT_BYTES
@@ -59,6 +58,17 @@ def optimiser_cost(trace: Trace, name: str) -> OptimiserCost:
         bytes_read=2 * held + state,
         bytes_written=held + state,
     )
+
+
+def _trainable(trace: Trace) -> list[int]:
+    return sorted({one.tensor for module in trace.modules for one in module.parameters if one.trainable})
+
+
+def _optimiser_states(trace: Trace, name: str | None) -> dict[int, int]:
+    """Bytes of the states of an optimizer by the storage of the parameter; none without an optimizer."""
+    each = OPTIMISERS[name][0] * _STATE_ELEMENT_BYTES if name else 0
+    storage_of = trace.tensors.storage_of
+    return {storage_of[tensor]: each * trace.held_spec(tensor).elements for tensor in _trainable(trace)} if each else {}
 
 
 # A trace split over several devices, by following the data. A matmul with a weight that reads whole data is split by
@@ -139,8 +149,10 @@ class _Split:
         return max((self.split.get(storage, 0) for storage in storages), default=0)
 
 
-def split_over(trace: Trace, table: CostTable, devices: int, prediction: Prediction | None = None) -> TensorParallel:
-    """What each of several devices does, holds and sends."""
+def split_over(
+    trace: Trace, table: CostTable, devices: int, prediction: Prediction | None = None, optimiser: str | None = None
+) -> TensorParallel:
+    """What each of several devices does, holds and sends; an optimizer's states are split as their parameters are."""
     storages = find_storages(trace)
     weights = {
         storage for storage, category in enumerate(storages.categories) if category is Category.WEIGHTS
@@ -156,7 +168,8 @@ def split_over(trace: Trace, table: CostTable, devices: int, prediction: Predict
     hardware = prediction.hardware if prediction else None
     rules = table.conventions
     stored = in_blocks(trace, in_tiles(whole(trace), storages, rules.tile), rules.block_size, rules.tile)
-    return _result(state, devices, _Held.on_one_device(trace, stored, state, devices), hardware)
+    states = _optimiser_states(trace, optimiser)
+    return _result(state, devices, _Held.on_one_device(trace, stored, state, devices, states), hardware)
 
 
 def _followed(
@@ -191,8 +204,10 @@ class _Held:
         return None if fits and self.unsized else fits
 
     @staticmethod
-    def on_one_device(trace: Trace, storages: Storages, state: _Split, devices: int) -> "_Held":
-        """The trace with the part of each storage that one device has."""
+    def on_one_device(
+        trace: Trace, storages: Storages, state: _Split, devices: int, states: Mapping[int, int]
+    ) -> "_Held":
+        """The trace with the part of each storage that one device has, and the states of an optimizer beside it."""
         heads = state.heads
         sizes = list(storages.sizes)
         for storage in (state.split_weights | state.split.keys()) - state.looked_up:
@@ -202,7 +217,10 @@ class _Held:
         part = msgspec.structs.replace(storages, sizes=sizes)
         peak, caches = largest_sum(trace, part)
         weights = [sizes[storage] for storage in storages.names if storages.categories[storage] is Category.WEIGHTS]
-        return _Held(weights_bytes=sum(weights), kv_cache_bytes=caches, peak_bytes=peak, unsized=storages.unknown)
+        beside = sum(size * sizes[one] // max(storages.sizes[one], 1) for one, size in states.items())
+        return _Held(
+            weights_bytes=sum(weights), kv_cache_bytes=caches, peak_bytes=peak + beside, unsized=storages.unknown
+        )
 
 
 def _heads(trace: Trace, storages: Storages, state: _Split) -> dict[int, int]:
@@ -211,7 +229,9 @@ def _heads(trace: Trace, storages: Storages, state: _Split) -> dict[int, int]:
     found: dict[int, int] = dict(state.queries)
     widths: dict[int, int] = {storage: state.split[storage] for storage in found if storage in state.split}
     for spec, storage in zip(table.spec_of, table.storage_of, strict=True):
-        shape = table.specs[spec].shape
+        shape, stride = table.specs[spec].shape, table.specs[spec].stride
+        if stride is not None and len(stride) == _CACHE_RANK and stride[1] == 0:
+            continue  # one head that is seen as many, as the rotary key of latent attention is
         if storages.categories[storage] is Category.KV_CACHE and storage in state.split and len(shape) == _CACHE_RANK:
             found[storage], widths[storage] = shape[1], shape[1] * shape[3]
     for storage, heads in list(found.items()):

@@ -122,7 +122,7 @@ class TensorParallel(Record, frozen=True, kw_only=True):
     weight_bytes: Count  # on that device
     bytes_moved: Count  # on each device, unfused
     kv_cache_bytes: Count | None = None  # on the device that has most of it, at the peak; None: an older result
-    peak_bytes: Count | None = None  # on that device, each tensor freed after its last use
+    peak_bytes: Count | None = None  # on that device, each tensor freed after its last use; with optimizer states
     fits: bool | None = None  # None without a hardware, and where tensors of unknown size must fit, too
     memory_bytes: Count | None = None  # of each device; None without a hardware, and in an older result
     collective_bytes: Count  # sent by each device

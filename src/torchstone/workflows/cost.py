@@ -164,7 +164,7 @@ def _with_predictions(trace: Trace, options: PricingOptions) -> CostTable:
         # A split is over the devices that a preset takes as one, not over several of the whole.
         several = hardware is not None and hardware.devices > 1
         one = predict(trace, table, one_of_several(hardware)) if hardware and several else prediction
-        split = split_over(trace, table, options.devices, one)
+        split = split_over(trace, table, options.devices, one, options.optimizer)
     return msgspec.structs.replace(table, prediction=prediction, tensor_parallel=split, optimiser=optimizer)
 
 
