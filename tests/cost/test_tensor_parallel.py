@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from transformers import LlamaConfig, LlamaForCausalLM, Starcoder2Config, Starcoder2ForCausalLM
+from transformers import (
+    DeepseekV3Config,
+    DeepseekV3ForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Olmo2Config,
+    Olmo2ForCausalLM,
+    Starcoder2Config,
+    Starcoder2ForCausalLM,
+)
 
 from torchstone.capture import capture
 from torchstone.cost import price
@@ -52,6 +61,49 @@ def test_weights_are_split_and_key_heads_are_repeated_where_there_are_too_few(de
     assert found.weight_bytes in {
         _FLOAT * (3 * layer + whole + extra + vocabulary * width // devices) for extra in (0, repeated)
     }
+
+
+@pytest.mark.parametrize("cache", [None, "expanded", "absorbed"])
+@pytest.mark.parametrize("devices", [2, 4, 8])
+def test_latent_attention_is_split_by_heads(devices: int, cache: str | None) -> None:
+    """The projections to latent rows are gathered for their norms; rows are whole on each device, heads are not."""
+    layers, width, inner, vocabulary, heads, tokens = 3, 64, 96, 128, 8, 500
+    asked, rank, plain, placed, own = 24, 16, 8, 4, 12
+    config = DeepseekV3Config(
+        hidden_size=width, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=heads,
+        num_key_value_heads=heads, q_lora_rank=asked, kv_lora_rank=rank, qk_nope_head_dim=plain,
+        qk_rope_head_dim=placed, v_head_dim=own, vocab_size=vocabulary, first_k_dense_replace=layers,
+        tie_word_embeddings=False,
+    )  # fmt: skip
+    options = InputOptions(batch_size=3, phase="decode", cache_len=tokens, cache=cache)
+    found = _split(DeepseekV3ForCausalLM(config), options, devices)
+    counted = {"all-reduce": 0, "all-gather": 0}
+    for one in found.collectives:
+        counted[one.kind] += one.calls
+    assert counted == {"all-reduce": 2 * layers, "all-gather": 2 * layers + 1}
+    matrices = width * (asked + rank + placed) + heads * (asked * (plain + placed) + rank * (plain + own) + own * width)
+    split = layers * (matrices + 3 * width * inner) + vocabulary * width
+    norms = layers * (asked + rank + 2 * width) + width
+    assert found.weight_bytes in {
+        _FLOAT * (split // devices + norms + vocabulary * width + copies * placed // 2) for copies in (1, 2)
+    }
+    row = rank + placed if cache != "expanded" else heads // devices * (plain + placed + own)
+    assert found.kv_cache_bytes is not None
+    assert 3 * layers * tokens * row <= found.kv_cache_bytes / _FLOAT <= 3 * (layers + 1) * (tokens + 1) * row
+
+
+def test_norms_over_all_heads_are_gathered_and_heads_stay_split() -> None:
+    config = Olmo2Config(
+        hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=8,
+        vocab_size=128, tie_word_embeddings=False, pad_token_id=0,
+    )  # fmt: skip
+    found = _split(Olmo2ForCausalLM(config), InputOptions(batch_size=3, phase="decode", cache_len=500), 4)
+    counted = {"all-reduce": 0, "all-gather": 0}
+    for one in found.collectives:
+        counted[one.kind] += one.calls
+    assert counted == {"all-reduce": 2 * 3, "all-gather": 2 * 3 + 1}  # queries and keys of each layer, the logits
+    assert found.kv_cache_bytes is not None
+    assert 3 * 3 * 500 * 2 * 2 * 8 <= found.kv_cache_bytes / _FLOAT <= 3 * 4 * 501 * 2 * 2 * 8  # two heads
 
 
 @pytest.mark.parametrize("devices", [2, 3, 4, 8])

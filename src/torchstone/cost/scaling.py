@@ -82,6 +82,8 @@ _ALL_REDUCE = "all-reduce"
 _ALL_GATHER = "all-gather"
 _ADDITIONS = ("aten.add.Tensor", "aten.add_.Tensor")
 _CACHE_RANK = 4  # batch, heads, tokens, width of a head
+_MEAN = "aten.mean.dim"
+_BATCHES = "aten.bmm.default"
 _NORMS = ("aten.native_layer_norm.default", "aten._fused_rms_norm.default")
 
 
@@ -104,6 +106,8 @@ class _Split:
     looked_up: set[int] = field(default_factory=set)  # tables that every device has whole: embeddings
     origins: dict[int, frozenset[int]] = field(default_factory=dict)  # computed from weights alone -> these weights
     made_from: dict[int, frozenset[int]] = field(default_factory=dict)  # split storage -> weights it is computed with
+    projected: dict[frozenset[int], int] = field(default_factory=dict)  # weights split by columns -> bytes they give
+    gathered: set[int] = field(default_factory=set)  # split storage of which each device has also seen the whole
     columns: dict[int, int] = field(default_factory=dict)  # weight that is split by columns -> how many it has
     rows: dict[int, frozenset[int]] = field(default_factory=dict)  # weight that is split by rows -> weights before it
     queries: dict[int, int] = field(default_factory=dict)  # split storage that attention reads or makes -> heads
@@ -138,6 +142,16 @@ class _Split:
     def weights_of(self, storages: Sequence[int]) -> frozenset[int]:
         """The weights that split data among these is computed with."""
         return frozenset().union(*(self.made_from.get(storage, frozenset()) for storage in storages))
+
+    def gather(self, storages: Sequence[int], op: str, module: str, size: int) -> None:
+        """Exchange what was projected into these: every device has all of it and of what was computed from it."""
+        weights = self.weights_of(storages)
+        self.exchange(_ALL_GATHER, op, module, self.projected.get(weights, size))
+        self.gathered.update(storages, (one for one, source in self.made_from.items() if source == weights))
+
+    def is_gathered(self, storages: Sequence[int]) -> bool:
+        """Whether every device has all of the split data among these."""
+        return all(storage in self.gathered for storage in storages if storage in self.split)
 
     def share(self, storages: Sequence[int], devices: int) -> float:
         """By how much the part of the device with most heads is less than the whole."""
@@ -264,29 +278,62 @@ def _follow(
     state.looked_up |= weights.intersection(inputs[:1] if cost.kind is Kind.INDEXING else ())
     if state.unpacks(weights, inputs, outputs):
         return _done(state, cost, 1)
-    width = state.width(inputs)
     used = state.multiplied(weights, inputs) if cost.kind is Kind.MATMUL else set()
+    width = 0 if used and state.is_gathered(inputs) else state.width(inputs)
     used -= _biases(call, inputs) if width else set()
-    if used:
+    if used and width and _is_by_heads(trace, call, used):  # each device has the matrices of its heads
         state.split_weights |= used
-        state.rows.update(dict.fromkeys(used if width else (), state.weights_of(inputs)))
-        _split_matmul(trace, call, outputs, state, by_rows=bool(width))
-        if not width:
-            state.made_from.update(dict.fromkeys(outputs, frozenset(used)))
-            state.columns.update(dict.fromkeys(used, state.width(outputs)))
-    elif width and _needs_all(call, cost, width):
-        gathered = sum(spec.size_bytes or 0 for spec in call.signature.input_specs[:1])
-        state.exchange(_ALL_GATHER, call.op, trace.module_path_of(call), gathered)
+        _pass_on(call, cost, (inputs, outputs, width), state, caches)
+    elif used:
+        _use_weights(trace, call, (inputs, outputs, used), state, by_rows=bool(width))
+    elif width and _needs_all(call, cost, width) and not state.is_gathered(inputs):
+        size = sum(spec.size_bytes or 0 for spec in call.signature.input_specs[:1])
+        state.gather(inputs, call.op, trace.module_path_of(call), size)
         return _done(state, cost, 1)
     elif width:
-        made_from = state.weights_of(inputs)
-        for storage in (*outputs, *caches.intersection(inputs)):
-            state.split[storage] = width
-            state.made_from[storage] = made_from
-        asked = call.signature.input_specs[0].shape if cost.kind is Kind.ATTENTION else ()
-        if len(asked) == _CACHE_RANK:
-            state.queries.update(dict.fromkeys((inputs[0], *outputs[:1]), int(asked[1])))
+        _pass_on(call, cost, (inputs, outputs, width), state, caches)
     return _done(state, cost, state.share((*used, *outputs[:1]), devices) if used or width else 1)
+
+
+def _is_by_heads(trace: Trace, call: OpCall, used: set[int]) -> bool:
+    """Whether a matrix is multiplied as one for each head, as absorbed latent attention does; experts are no matrix."""
+    table = trace.tensors
+    ranks = {len(table[one.tensor].spec.shape) for one in table.external if table.storage_of[one.tensor] in used}
+    return call.op == _BATCHES and ranks == {2}
+
+
+def _use_weights(
+    trace: Trace, call: OpCall, storages: tuple[Sequence[int], Sequence[int], set[int]], state: _Split, *, by_rows: bool
+) -> None:
+    """Split a matmul with weights: by rows where it reads split data, by columns where it reads whole data."""
+    inputs, outputs, used = storages
+    state.split_weights |= used
+    state.rows.update(dict.fromkeys(used if by_rows else (), state.weights_of(inputs)))
+    _split_matmul(trace, call, outputs, state, by_rows=by_rows)
+    if not by_rows:
+        state.made_from.update(dict.fromkeys(outputs, frozenset(used)))
+        state.projected[frozenset(used)] = sum(spec.size_bytes or 0 for spec in call.signature.output_specs)
+        state.columns.update(dict.fromkeys(used, state.width(outputs)))
+
+
+def _pass_on(
+    call: OpCall,
+    cost: SignatureCost,
+    storages: tuple[Sequence[int], Sequence[int], int],
+    state: _Split,
+    caches: frozenset[int],
+) -> None:
+    """What is computed from split data is split as it is."""
+    inputs, outputs, width = storages
+    made_from = state.weights_of(inputs)
+    seen_whole = state.is_gathered(inputs)
+    for storage in (*outputs, *caches.intersection(inputs)):
+        state.split[storage] = width
+        state.made_from[storage] = made_from
+    state.gathered.update(outputs if seen_whole else ())
+    asked = call.signature.input_specs[0].shape if cost.kind is Kind.ATTENTION else ()
+    if len(asked) == _CACHE_RANK:
+        state.queries.update(dict.fromkeys((inputs[0], *outputs[:1]), int(asked[1])))
 
 
 def _biases(call: OpCall, inputs: Sequence[int]) -> set[int]:
@@ -316,7 +363,15 @@ def _needs_all(call: OpCall, cost: SignatureCost, width: int) -> bool:
     """Sorting, and a norm over as many elements as the split dimension has."""
     if cost.kind is Kind.SORTING:
         return True
+    if call.op == _MEAN:  # of an RMS norm that is written out
+        return _averages_all(call.signature.input_specs[0].shape, numbers(call.signature, "dim") or (), width)
     return call.op in _NORMS and prod(numbers(call.signature, "normalized_shape") or (0,)) == width
+
+
+def _averages_all(shape: tuple[int, ...], dims: tuple[int, ...], width: int) -> bool:
+    """Whether a mean is over all columns, or over a part of them that is no head: heads have a dimension."""
+    over_columns = -1 in dims or len(shape) - 1 in dims
+    return over_columns and (shape[-1] == width or len(shape) < _CACHE_RANK)
 
 
 def _shortened(found: OpPrediction, share: float, hardware: Hardware) -> float:
