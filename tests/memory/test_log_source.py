@@ -94,3 +94,36 @@ def test_zeros_are_not_taken_for_utf_16(tmp_path: Path) -> None:
     (tmp_path / "x.log").write_bytes(b"\0" * 10_000 + b"text\n")
 
     assert b"".join(read_lines(tmp_path / "x.log")).endswith(b"\0text\n")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+@pytest.mark.parametrize("rest", ["\nlast line\n", ""])
+def test_a_hole_of_a_sparse_log_is_skipped(tmp_path: Path, encoding: str, rest: str) -> None:
+    """It would take hours to read terabytes of zeros; a log that is truncated while it is written begins with them."""
+    path = tmp_path / "x.log"
+    with path.open("wb") as file:
+        file.write("\ufefffirst line\n".encode(encoding))
+        file.seek(1 << 43)
+        file.write(rest.encode(encoding))
+        file.truncate()
+
+    first, zeros, *last = read_lines(path)
+
+    assert first == b"first line\n"
+    assert zeros.rstrip(b"\n").strip(b"\0") == b""
+    assert last == ([b"last line\n"] if rest else [])
+    assert sum(map(len, read_chunks(path))) < 4 * LONGEST_LINE_BYTES
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_the_lines_of_a_log_with_a_hole_are_those_of_one_with_zeros(tmp_path: Path, encoding: str) -> None:
+    size = 4 * LONGEST_LINE_BYTES
+    begin, end = "\ufefffirst\n".encode(encoding), "end\n".encode(encoding) + LOG.decode().encode(encoding)
+    with (tmp_path / "sparse.log").open("wb") as file:
+        file.write(begin)
+        file.seek(size)
+        file.write(end)
+    (tmp_path / "zeros.log").write_bytes(begin + bytes(size - len(begin)) + end)
+
+    assert list(read_lines(tmp_path / "sparse.log")) == list(read_lines(tmp_path / "zeros.log"))
+    assert len(parse_log(tmp_path / "sparse.log").graphs) == 3

@@ -4,6 +4,7 @@ Compressed files that break off give all that can be decompressed: a log that is
 """
 
 import codecs
+import errno
 import gzip
 import lzma
 import os
@@ -115,7 +116,7 @@ def _readable(stream: IO[bytes], file: BinaryIO, progress: Progress | None) -> I
     """All chunks up to the place where a compressed file breaks off."""
     # read1 gives what was decompressed so far, where read would lose it at the place where the file breaks off
     read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
-    pending, done_bytes = bytearray(), 0
+    pending, done_bytes, zero_bytes = bytearray(), 0, 0
     failure: Exception | None = None
     while failure is None:
         try:
@@ -124,6 +125,9 @@ def _readable(stream: IO[bytes], file: BinaryIO, progress: Progress | None) -> I
             failure, part = error, b""
         if stream is file and part:
             yield part
+            zero_bytes = zero_bytes + len(part) if part.count(0) == len(part) else 0
+            if zero_bytes > 2 * LONGEST_LINE_BYTES:  # as much in UTF-16, too
+                _skip_hole(file)
             if progress is not None:
                 progress(file.tell())
             continue
@@ -138,6 +142,21 @@ def _readable(stream: IO[bytes], file: BinaryIO, progress: Progress | None) -> I
             break
     if failure is not None and (done_bytes == 0 or stream is file):
         raise OSError(None, f"nothing in it can be decompressed ({failure})") from failure
+
+
+def _skip_hole(file: BinaryIO) -> None:
+    """Go on where a sparse file has data again; its zeros before that belong to a line that is cut already.
+
+    A log that another program truncates while it is written begins with a hole of the size that it had.
+    """
+    if not hasattr(os, "SEEK_DATA"):
+        return
+    begin = file.tell()
+    try:
+        data = file.seek(begin, os.SEEK_DATA)
+    except OSError as error:  # ENXIO: nothing but the hole follows; else the file system knows no holes
+        data = os.fstat(file.fileno()).st_size if error.errno == errno.ENXIO else begin
+    file.seek(begin + max(0, data - begin) // 2 * 2)  # by whole characters of UTF-16
 
 
 def _recoded(chunks: Iterator[bytes]) -> Iterator[bytes]:
