@@ -1,4 +1,7 @@
-"""The border to code of others: the one place where any exception is caught. Needs the standard library only."""
+"""The border to code and data of others: the one place where any exception is caught, and the ops that data never call.
+
+Needs the standard library only.
+"""
 
 from __future__ import annotations
 
@@ -58,3 +61,12 @@ class foreign_code:  # noqa: N801 - used as a function, as contextlib.suppress i
             return False
         self.error = error
         return True
+
+
+# Ops that read or write a file of any name, or print to the terminal.
+_ACTS_OUTSIDE = frozenset({"aten.from_file", "aten._print", "debugprims.load_tensor"})
+
+
+def acts_outside(op: str) -> bool:
+    """Whether an op, such as aten.mm.default, does more than compute on tensors: a name from a file must not."""
+    return op.rpartition(".")[0] in _ACTS_OUTSIDE

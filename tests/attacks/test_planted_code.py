@@ -22,10 +22,12 @@ import pytest
 
 from tests.attacks.readers import READERS
 from tests.check.results import check_result, finding, module
+from tests.cli.sweeps import vectors_in
 from tests.report.traces import transformer
+from tests.sweep.builders import call
 from torchstone.cli.main import run
 from torchstone.cli.terminal import MAX_ERROR_CHARACTERS
-from torchstone.errors import EXIT_BAD_INPUT
+from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE
 from torchstone.memory import log_source
 from torchstone.record import codec
 
@@ -327,6 +329,17 @@ def test_a_report_shows_no_file_that_a_link_in_its_folder_leads_to(here: Path) -
 
     assert run(["report", "d", "--quiet"]) == 0
     assert b"the secret" not in (here / "d" / "report.html").read_bytes() + (here / "d" / "report.json").read_bytes()
+
+
+@pytest.mark.torch
+def test_a_vector_that_names_an_op_of_files_is_not_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    op = "aten.from_file.default"
+    vectors_in(here, call(op, filename=str(here / CANARY), shared=True, size=16))
+
+    assert run(["sweep", "run", "--dir", str(here), "--backend", "eager", "--json"]) == EXIT_FINE
+    (result,) = json.loads(capsys.readouterr().out)["results"]
+    assert (result["op"], result["status"]) == (op, "NOT_RUN")
+    assert not Path(CANARY).exists()
 
 
 def check_folder(folder: Path, repro: str) -> None:

@@ -173,3 +173,9 @@ def test_a_value_is_of_one_kind(argument: dict[str, Any]) -> None:
     assert only_entry({"tensor": "a"}) == ("tensor", "a")
     with pytest.raises(ProgramError, match="not a value"):
         only_entry(argument)
+
+
+@pytest.mark.parametrize("name", ["aten.from_file.default", "aten.from_file.out", "aten._print.default"])
+def test_an_op_that_opens_files_or_prints_is_not_given_to_a_program(name: str) -> None:
+    with pytest.raises(ProgramError, match=f"{name} reads or writes a file or prints"):
+        find_op(name)

@@ -3,11 +3,12 @@ from typing import Any
 
 import pytest
 
+from tests.sweep.builders import call, tensor
 from torchstone.configs.aten_text import read_aten_text
 from torchstone.configs.export import write_pytest
 from torchstone.record.config import Configuration, SeenConfiguration, TensorFacts
 from torchstone.record.tensor import TensorSpec
-from torchstone.record.value import Argument, Opaque
+from torchstone.record.value import Argument, Atom, Opaque
 
 TEXT = """\
 Operator: aten.addmm.default
@@ -41,8 +42,8 @@ def test_the_tests_of_a_written_file_pass_on_the_cpu() -> None:
     module: dict[str, Any] = {"__name__": "written"}
     exec(compile(exported.text, "test_ops.py", "exec"), module)  # noqa: S102 - what we wrote ourselves
 
-    for call in module["CALLS"]:
-        module["test_the_device_gives_what_the_cpu_gives"](*call.values)
+    for one in module["CALLS"]:
+        module["test_the_device_gives_what_the_cpu_gives"](*one.values)
 
     assert (exported.configurations, exported.left_out) == (7, {})
     assert len(module["CALLS"]) == 7
@@ -96,3 +97,23 @@ def test_what_cannot_be_a_test_is_left_out_and_counted(configuration: Configurat
     assert exported.configurations == 0
     assert sum(exported.left_out.values()) == 1
     assert ast.parse(exported.text).body
+
+
+EVIL = "float32 if __import__('os').system('touch canary') else torch.float32"
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        call("aten.sin.default", self_=tensor(3, dtype=EVIL)),
+        call("aten._to_copy.default", self_=tensor(3), dtype=Atom(kind="dtype", text=EVIL)),
+        call("aten.clone.default", self_=tensor(3), memory_format=Atom(kind="memory_format", text="x\nimport os")),
+        call("aten.from_file.default", filename="canary", shared=True, size=16),
+    ],
+)
+def test_a_configuration_of_others_brings_no_code_into_the_file(configuration: Configuration) -> None:
+    exported = write_pytest([SeenConfiguration(configuration=configuration)])
+
+    assert exported.configurations == 0
+    assert sum(exported.left_out.values()) == 1
+    assert "canary" not in exported.text

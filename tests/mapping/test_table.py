@@ -1,10 +1,13 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from tests.report.traces import transformer
 from torchstone.mapping import table
 from torchstone.mapping.load import load_rules
 from torchstone.mapping.payloads import payload_of
+from torchstone.mapping.programs import program_of
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.value import Argument, Atom, Items
@@ -48,3 +51,17 @@ def test_a_signature_becomes_plain_json() -> None:
     assert found["arguments"]["value"] == {"number": "-inf"}
     assert found["arguments"]["dtype"] == "int64"
     assert found["outputs"] == [[2, 3]]
+
+
+@pytest.mark.parametrize("class_name", ["net.X:\n    import os\n", "net.class", "", "net.Sharded[Linear]"])
+def test_a_trace_of_others_brings_no_code_into_a_skeleton(class_name: str) -> None:
+    trace = transformer(1)
+    call = trace.module_calls[0]
+    module = replace(trace.modules[call.module], class_name=class_name, path='a"""\nimport os\nx = """.b')
+    modules = tuple(module if number == call.module else one for number, one in enumerate(trace.modules))
+
+    described = program_of(replace(trace, modules=modules), call)
+
+    assert described["class"].isidentifier()
+    assert described["path"] == "a_import_os_x_.b"
+    compile(f"class {described['class']}:\n    pass\n", "skeleton.py", "exec")

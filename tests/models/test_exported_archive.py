@@ -198,6 +198,16 @@ def as_an_op_that_writes_files(members: Members) -> Members:
     return with_program(members, change)
 
 
+def as_an_op_that_prints(members: Members) -> Members:
+    def change(document: Any) -> None:
+        inputs = [{"name": "s", "arg": {"as_string": "\x1b]0;title\x07"}, "kind": 1}]
+        told = {"target": "torch.ops.aten._print.default", "name": "told", "inputs": inputs, "outputs": []}
+        nodes = document["graph_module"]["graph"]["nodes"]
+        nodes.insert(0, told | {"metadata": {}, "is_hop_single_tensor_return": None})
+
+    return with_program(members, change)
+
+
 def as_an_argument_of_an_op(members: Members) -> Members:
     def change(document: Any) -> None:
         node = first_node(document, "aten.linear")
@@ -258,7 +268,7 @@ RUN_BY_TORCH = [
 STOPPED_BY_THIS_TORCH = [
     in_sample_inputs_as_bare_pickle, in_a_size_of_a_tensor_named_metadata, in_the_name_of_a_node,
     in_the_name_of_a_keyword, in_the_name_of_a_weight, in_the_path_of_a_module, as_an_op, as_an_op_that_writes_files,
-    as_an_argument_of_an_op, as_a_constant_input, as_a_compiled_library, as_a_custom_object,
+    as_an_op_that_prints, as_an_argument_of_an_op, as_a_constant_input, as_a_compiled_library, as_a_custom_object,
 ]  # fmt: skip
 Plant = Callable[[Members], Members]
 
@@ -270,7 +280,8 @@ def test_planted_code_does_not_run(plant: Plant, members: Members, capsys: pytes
     assert run(["inspect", str(file)]) == EXIT_BAD_INPUT
 
     assert not MARKER.exists()
-    shown = capsys.readouterr().err
+    printed, shown = capsys.readouterr()
+    assert printed == ""
     assert shown.startswith("torchstone: error: net.pt2 ")
     assert ("could run code while it is read" in shown) == (plant is not in_an_archive_of_an_older_format)
     assert "again with torch.export.save" in shown

@@ -13,6 +13,7 @@ from torch._ops import OpOverload
 
 from torchstone.backends.program_format import ProgramError, only_entry, portable, tensor_names_in
 from torchstone.backends.protocol import Unsupported
+from torchstone.foreign import acts_outside
 
 # --- Arguments: JSON -> Python and torch values, and -> Python source ---
 
@@ -190,9 +191,12 @@ def program_module(description: Description, constants: Mapping[str, Tensor] | N
 
 
 def find_op(name: str) -> OpOverload:
-    """The op overload of a name such as aten.mm.default."""
+    """The op overload of a name such as aten.mm.default; the name may come from a file of others."""
     namespace, _, rest = name.partition(".")
     packet, _, overload = rest.rpartition(".")
+    if acts_outside(name):
+        msg = f"{name} reads or writes a file or prints, so it is not run: its arguments come from a file"
+        raise ProgramError(msg)
     try:
         found = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
     except AttributeError as error:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torchstone.configs.exchange import Exported, JsonObject
 from torchstone.configs.ttnn_master import RULES, verified_rule
+from torchstone.foreign import acts_outside
 from torchstone.record.base import Record
 from torchstone.record.config import Configuration, ForeignName, Occurrence, SeenConfiguration, TensorFacts, TraceFormat
 from torchstone.record.tensor import TensorSpec
@@ -115,6 +116,9 @@ def _parameter(one: SeenConfiguration) -> str:
     if not configuration.op.startswith("aten."):
         msg = "configurations of ops outside aten"
         raise _UnwritableError(msg)
+    if acts_outside(configuration.op):
+        msg = "configurations of ops that open files or print"
+        raise _UnwritableError(msg)
     if configuration.aliases:
         msg = "configurations whose tensors share memory"
         raise _UnwritableError(msg)
@@ -131,6 +135,14 @@ def _parameter(one: SeenConfiguration) -> str:
 
 def _test_name(configuration: Configuration) -> str:
     return f"{configuration.op}-{configuration.key[:_KEY_CHARACTERS]}"
+
+
+def _of_torch(name: str) -> str:
+    """A constant of torch; its name comes from a file of others, and must not bring code of its own."""
+    if not name.isidentifier():
+        msg = "configurations with an element type, layout or memory format that is not a name"
+        raise _UnwritableError(msg)
+    return f"torch.{name}"
 
 
 class _Writer:
@@ -150,7 +162,7 @@ class _Writer:
             case Entries(entries=entries):
                 return "{" + ", ".join(f"{self.text(key)}: {self.text(item)}" for key, item in entries) + "}"
             case Atom(kind="dtype" | "layout" | "memory_format", text=text):
-                return f"torch.{text}"
+                return _of_torch(text)
             case Atom(kind="device"):
                 return "DEVICE"
             case Atom(kind="float", text=text):
@@ -167,7 +179,7 @@ class _Writer:
         if spec.layout != "strided" or spec.stride is None or spec.subclass:
             msg = "configurations with a tensor that is not strided"
             raise _UnwritableError(msg)
-        parts = [str(spec.shape), f"torch.{spec.dtype}", str(spec.stride)]
+        parts = [str(spec.shape), _of_torch(spec.dtype), str(spec.stride)]
         if spec.storage_offset:
             parts.append(f"offset={spec.storage_offset}")
         if fact is not None and fact.lowest is not None and fact.highest is not None:

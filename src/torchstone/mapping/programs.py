@@ -12,6 +12,7 @@ from torchstone.record.trace import Trace
 RUN = "torchstone.mapping.child.program:run_program"
 _CONVOLUTIONS = ("aten.convolution", "aten._convolution")
 _WORD = re.compile(r"\W+")
+_NO_PATH = re.compile(r"[^\w.]+")
 
 
 def program_of(trace: Trace, call: ModuleCall) -> dict[str, Any]:
@@ -35,8 +36,8 @@ def program_of(trace: Trace, call: ModuleCall) -> dict[str, Any]:
         tensors.append({**about, "shape": list(spec.shape), "dtype": spec.dtype})
     leaving = [number for number in call.outputs if number in made or number in outside]
     return {
-        "class": module.class_name.rpartition(".")[2],
-        "path": module.path,
+        "class": _as_name(module.class_name.rpartition(".")[2]),
+        "path": _NO_PATH.sub("_", module.path),
         "tensors": tensors,
         "steps": [_step(one) for one in ops],
         "outputs": leaving or list(ops[-1].outputs if ops else ()),
@@ -72,6 +73,12 @@ def _step(call: OpCall) -> dict[str, object]:
 
     arguments = {name: numbered(node) for name, node in given["arguments"].items()}
     return {"op": call.op, "arguments": arguments, "outputs": list(call.outputs), "writes": list(call.writes)}
+
+
+def _as_name(text: str) -> str:
+    """A name for code, from a trace that may be a file of others."""
+    name = _WORD.sub("_", text)
+    return name if name.isidentifier() and not keyword.iskeyword(name) else f"Module_{name}"
 
 
 def _names(numbers: list[int], known: dict[int, str]) -> dict[int, str]:

@@ -21,7 +21,7 @@ from typing import NoReturn
 import torch
 
 from torchstone.errors import UnreadableFileError
-from torchstone.foreign import foreign_code
+from torchstone.foreign import acts_outside, foreign_code
 from torchstone.models.size_expressions import is_arithmetic
 from torchstone.numerics.pickle_names import names_too_long
 
@@ -48,7 +48,6 @@ _HIGHER_ORDER_OPS = frozenset({
     "invoke_subgraph", "map_impl", "out_dtype", "scan", "strict_mode", "tag_activation_checkpoint", "while_loop",
     "with_effects", "wrap", "wrap_with_autocast", "wrap_with_set_grad_enabled",
 })  # fmt: skip
-_FILE_OPS = frozenset({"from_file"})
 _TORCH_FUNCTION = re.compile(r"torch\.(sym_(float|fresh_size|int|ite|max|min|not|sqrt|sum)|_sym_[a-z0-9]+)")
 
 
@@ -169,7 +168,7 @@ def _check_string(key: str, text: str, *, in_node: bool) -> None:
             safe = is_arithmetic(text, with_tensors=key == "guard")
             _check_that(safe, f"the size {_short(text)} is not arithmetic on symbols")
         case "target" | "as_operator":
-            _check_that(_is_op(text), f"it calls {_short(text)}, which is not an op known to this torch")
+            _check_that(_is_op(text), f"it calls {_short(text)}, which is not an op of this torch that only computes")
         case "as_string":
             safe = in_node or _TEXT.fullmatch(text) is not None
             _check_that(safe, f"the constant input {_short(text)} holds quotes or control characters")
@@ -205,7 +204,7 @@ def _is_op(target: str) -> bool:
         case ["torch", "ops", namespace, name, overload]:
             full_name = f"{namespace}::{name}" if overload == "default" else f"{namespace}::{name}.{overload}"
             # what is only known to TorchScript has no kernel here: aten::save writes any file
-            return name not in _FILE_OPS and torch._C._dispatch_has_kernel(full_name)
+            return not acts_outside(f"{namespace}.{name}.{overload}") and torch._C._dispatch_has_kernel(full_name)
         case ["_operator", name]:
             return name in _OPERATORS and hasattr(operator, name)
         case ["math", name]:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, TypeAlias
 
-from torchstone.backends.ttnn.signatures import Parameter, Signature, find_op, parameters_of_line, signatures_of
+from torchstone.backends.ttnn.signatures import (
+    Parameter,
+    Signature,
+    find_op,
+    own_name,
+    parameters_of_line,
+    signatures_of,
+)
 
 # ttnn has no types, and a recipe is JSON whose nodes are looked into by their form.
 Node: TypeAlias = Any  # a plain value, or {form: content}
@@ -22,6 +30,7 @@ _CLASSES = {  # classes that ttnn exports under another name than the one it wri
     "ComputeKernelConfig": "WormholeComputeKernelConfig",
     "EltwiseUnaryWithParam": "UnaryWithParam",
 }
+_OF_FILES = frozenset({"ttnn.as_tensor", "ttnn.dump_tensor", "ttnn.load_tensor"})
 _MOST_HOST_ELEMENTS = 1 << 26  # of a tensor in host memory; beyond it a call is not worth its memory
 
 
@@ -47,6 +56,9 @@ def rebuild(recipe: Recipe, device: TtnnObject) -> Call:
     """The call of a recipe; raises NotRebuiltError where an argument cannot be made, UnknownOpError for the op."""
     builder = Builder(device)
     call = Call(find_op(recipe["op"]))
+    if own_name(call.op) in _OF_FILES:
+        msg = f"{recipe['op']} reads or writes a file whose name is in the trace: it is not called"
+        raise NotRebuiltError(msg)
     signatures = signatures_of(recipe["op"])
     if recipe.get("cpp"):
         signature = _arrange_cpp(call, recipe["positional"], signatures, builder)
@@ -434,7 +446,8 @@ class Builder:
         inner = self._ttnn._ttnn.operations
         homes = (self._ttnn, inner.transformer, inner.matmul, inner.embedding, inner.data_movement)
         found = next((one for home in homes if (one := getattr(home, wanted, None)) is not None), None)
-        if found is None:
+        # a trace is a file of others, and what is found here is called: functions of ttnn may write files
+        if not inspect.isclass(found) or found.__module__.partition(".")[0] not in ("ttnn", "_ttnn"):
             msg = f"{name} is a {class_name}, which this ttnn does not have"
             raise NotRebuiltError(msg)
         return found

@@ -45,19 +45,30 @@ class UnknownOpError(Exception):
 
 
 def find_op(name: str) -> Any:
-    """The function of a dotted name such as ttnn.transformer.concatenate_heads."""
+    """The function of a dotted name such as ttnn.transformer.concatenate_heads.
+
+    Names come from traces, which are files of others, and what they name is called. So it must be an op, which knows
+    its own name: `ttnn.os.system` leads to a function, too.
+    """
     import ttnn
 
     found: object = ttnn
     for part in name.split(".")[1:]:
-        found = getattr(found, part, None)
+        inside = inspect.ismodule(found) and found.__name__.partition(".")[0] == "ttnn"
+        found = getattr(found, part, None) if inside and not part.startswith("_") else None
         if found is None:
             msg = f"ttnn has no op {name}"
             raise UnknownOpError(msg)
-    if not callable(found):
+    if not callable(found) or not own_name(found):
         msg = f"{name} is not an op of ttnn"
         raise UnknownOpError(msg)
     return found
+
+
+def own_name(found: object) -> str:
+    """The name that an op of ttnn knows itself by; "" for everything else."""
+    own = getattr(found, "python_fully_qualified_name", None)
+    return own if isinstance(own, str) and own.startswith("ttnn.") else ""
 
 
 @cache
@@ -82,9 +93,8 @@ def _op_names(module: Any, path: str, depth: int) -> Iterator[str]:
     for name, found in list(vars(module).items()):
         if name.startswith("_"):
             continue
-        own = getattr(found, "python_fully_qualified_name", None)
-        if isinstance(own, str) and own == f"{path}.{name}":
-            yield own
+        if own_name(found) == f"{path}.{name}":
+            yield f"{path}.{name}"
         elif inspect.ismodule(found) and found.__name__.startswith("ttnn") and depth < _DEEPEST:
             yield from _op_names(found, f"{path}.{name}", depth + 1)
 
