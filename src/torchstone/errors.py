@@ -123,8 +123,11 @@ class MissingExtraError(InputError):
         super().__init__(f"{needed_for} requires an optional dependency: pip install 'torchstone[{extra}]'")
 
 
-def refused_by_system(error: OSError) -> InputError:
-    """The error for a full disk, a folder without permission, or no descriptor or process left."""
+def refused_by_system(error: OSError | MemoryError) -> InputError:
+    """The error for a full disk, a folder without permission, or no memory, descriptor or process left."""
+    if isinstance(error, MemoryError):
+        reason = f" ({error})" if str(error) else ""
+        return InputError(f"there is not enough memory{reason}; free some, or give the command a smaller input")
     named = f"cannot use {error.filename}" if error.filename else "the system refused a file or process"
     return InputError(f"{named}: {error.strerror or error}; run it again once that is resolved")
 

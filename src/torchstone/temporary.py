@@ -34,9 +34,18 @@ def temporary_folder(purpose: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        for _ in range(2):  # what a process that is being killed may still write
-            shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
         os.close(lock)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder with all that is in it, as far as the system lets it; what stays is removed by the next command.
+
+    The second try meets what a process that is being killed still wrote, or is without the failure of the first.
+    """
+    for _ in range(2):
+        with suppress(OSError):  # of a folder that can be opened but not looked at, rmtree does not ignore it
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _new_temporary(purpose: str) -> tuple[Path, int]:
@@ -75,7 +84,7 @@ def _remove_if_abandoned(path: Path) -> None:
         if stat.S_ISREG(found.st_mode):
             path.unlink()
         elif found.st_uid == os.getuid():
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
     finally:
         os.close(descriptor)
 

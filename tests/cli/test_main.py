@@ -100,6 +100,16 @@ def test_a_missing_part_says_how_to_get_it(capsys: pytest.CaptureFixture[str]) -
     assert "pip install 'torchstone[torch]'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("error", [MemoryError(), MemoryError("Cannot allocate memory (os error 12)")], ids=repr)
+def test_a_lack_of_memory_is_one_sentence_and_no_internal_error(
+    error: MemoryError, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_raising(error) == errors.EXIT_BAD_INPUT
+    reason = f" ({error})" if str(error) else ""
+    sentence = f"there is not enough memory{reason}; free some, or give the command a smaller input"
+    assert capsys.readouterr().err == f"torchstone: error: {sentence}\n"
+
+
 @pytest.mark.parametrize("error", [errors.TorchstoneError("a bug"), ZeroDivisionError("a bug")], ids=repr)
 def test_our_own_fault_is_exit_code_3_and_asks_for_the_traceback(
     error: Exception, capsys: pytest.CaptureFixture[str]

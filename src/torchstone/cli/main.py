@@ -197,7 +197,7 @@ def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str) 
         return EXIT_FINE
     except TorchstoneError as error:
         return _report(error, session, code=error.exit_code)
-    except OSError as error:
+    except (OSError, MemoryError) as error:
         failure = refused_by_system(error)
         return _report(failure, session, code=failure.exit_code)
     except Exception as error:  # noqa: BLE001 - the outermost frame: whatever is left is an internal error

@@ -153,7 +153,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file of the reference."""
     try:
         return load_file(path, device="cpu")
-    except (OSError, ValueError, safetensors.SafetensorError) as error:
+    except (OSError, ValueError, RuntimeError, safetensors.SafetensorError) as error:  # torch maps it: RuntimeError
         msg = f"{path} cannot be read ({error}); make the reference again"
         raise UnreadableFileError(msg) from error
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import safetensors
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
@@ -281,7 +282,7 @@ def load_noise(folder: Path, tensors: Mapping[str, Tensor], profile: str = "defa
             tokens=stored.get("tokens"),
             profile=profile,
         )
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, safetensors.SafetensorError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         msg = f"{path} cannot be read ({type(error).__name__}); make the reference again"
         raise UnreadableFileError(msg) from error
 

@@ -1,7 +1,6 @@
 """Vectors and runs on disk: the plan before the first vector, a line per result as it comes, the whole at the end."""
 
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.codec import load, save
 from torchstone.record.vector import Quarantine, SweepPlan, SweepRun, Vector, VectorFile, VectorResult
-from torchstone.temporary import remove_unfinished
+from torchstone.temporary import remove_tree, remove_unfinished
 from torchstone.units import many
 from torchstone.workers.journal import ResultJournal, read_results
 
@@ -158,7 +157,7 @@ class RunFolder(Record, frozen=True, kw_only=True):
 
     def discard(self) -> None:
         """Remove a run that has no result."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove_tree(self.path)
 
 
 def new_run(folder: Path, plan: SweepPlan) -> RunFolder:

@@ -129,7 +129,7 @@ class _Run:
         with foreign_code() as ran:  # a stage runs code of the user, of backends and of libraries
             answer = work()
             state = StageState.DONE
-        error = refused_by_system(ran.error) if isinstance(ran.error, OSError) else ran.error
+        error = refused_by_system(ran.error) if isinstance(ran.error, OSError | MemoryError) else ran.error
         if isinstance(error, _SkippedError):
             answer, state = _Answer((str(error),)), StageState.SKIPPED
         elif isinstance(error, TorchstoneError):

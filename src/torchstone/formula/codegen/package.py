@@ -1,7 +1,6 @@
 """Formulas -> a Python package that computes them without torchstone, written as a whole or not at all."""
 
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
@@ -28,6 +27,7 @@ from torchstone.formula.language.expression import Call, Expression, free_parame
 from torchstone.formula.language.print import show
 from torchstone.record.folder_lock import SHORT_WRITE_S, exclusive
 from torchstone.record.formula import FormulaEntry, Quantity
+from torchstone.temporary import remove_tree
 
 # --- Folders, files and class names of a generated package ---
 
@@ -274,7 +274,7 @@ def write_package(folder: Path, texts: Mapping[str, str]) -> Path:
     try:
         with exclusive(folder, wait_s=SHORT_WRITE_S, way_out="choose another --out"):
             for left in folder.glob(f".{PACKAGE}-*"):  # by a command that was killed
-                shutil.rmtree(left, ignore_errors=True)
+                remove_tree(left)
             _replace(package, texts)
     except OSError as error:
         msg = f"cannot write to {folder}: {error.strerror or error}; choose another --out"
@@ -296,8 +296,7 @@ def _replace(package: Path, texts: Mapping[str, str]) -> None:
                 old.rename(package)
             raise
     finally:
-        for _ in range(2):  # the removal may meet the failure that it is here for
-            shutil.rmtree(unfinished, ignore_errors=True)
+        remove_tree(unfinished)
 
 
 def _fill(package: Path, texts: Mapping[str, str]) -> None:
