@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.odd_files import KINDS, PROGRAMS, SLOW_KINDS, Place, places, problems_of
+from tests.attacks.rights import without_override
 from tests.report.traces import transformer
 from torchstone.cli.main import run
 from torchstone.errors import EXIT_BAD_INPUT, InputError
@@ -121,3 +122,24 @@ def test_a_file_that_is_written_over_while_it_is_read_is_refused_or_read(tmp_pat
 def test_an_argument_with_a_null_byte_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", "a\0b"]) == EXIT_BAD_INPUT
     assert capsys.readouterr().err == "torchstone: error: an argument contains a null byte, which no file name has\n"
+
+
+@pytest.mark.usefixtures("_home")
+@pytest.mark.parametrize(
+    "command",
+    ["report {}", "memory show {}", "sweep report --dir {}", "db import {}", "sweep import {} --dir out", "diff {} {}"],
+)
+def test_a_folder_that_may_not_be_listed_is_one_sentence(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Path.glob takes it for an empty folder: a report was written without its sections."""
+    codec.save(tmp_path / "closed" / "trace.json", transformer(1))
+    (tmp_path / "closed" / "runs").mkdir()
+    for one in (tmp_path / "closed" / "runs", tmp_path / "closed"):
+        one.chmod(0o311)
+
+    with without_override():
+        assert run(command.replace("{}", str(tmp_path / "closed")).split()) == EXIT_BAD_INPUT
+    sentence = capsys.readouterr().err.splitlines()[-1]
+    assert sentence.startswith("torchstone: error: ")
+    assert "Permission denied" in sentence

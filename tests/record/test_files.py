@@ -1,5 +1,6 @@
 import gzip
 import os
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -7,12 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.attacks.rights import without_override
 from torchstone.errors import UnreadableFileError
 from torchstone.record import files
 from torchstone.record.files import (
     MAX_DEPTH,
     MAX_DIGITS,
+    all_files_below,
     encodable,
+    matching,
     parse_json,
     parse_toml,
     problem_of,
@@ -129,3 +133,29 @@ def test_toml_within_the_limits_is_read() -> None:
     text = 'a.b = [{c = 9223372036854775807}, 1.5, "x"]\nd = 2026-01-01\n'
 
     assert parse_toml(text, origin="x.toml")["a"] == {"b": [{"c": 2**63 - 1}, 1.5, "x"]}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="rights are taken from root as Linux has them")
+def test_a_folder_that_may_not_be_listed_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    closed = tmp_path / "out" / "closed"
+    closed.mkdir(parents=True)
+    (closed / "a.json").touch()
+    closed.chmod(0o311)
+
+    assert matching(tmp_path / "missing", "*.json") == []
+    with without_override():
+        for place, pattern in ((closed, "*.json"), (tmp_path / "out", "*/*.json")):
+            with pytest.raises(UnreadableFileError, match=r"cannot list .*closed: Permission denied"):
+                matching(place, pattern)
+        with pytest.raises(UnreadableFileError, match="cannot list"):
+            all_files_below(tmp_path / "out")
+
+
+def test_the_files_that_match_are_sorted(tmp_path: Path) -> None:
+    for name in ("b/2.json", "a/1.json", "a/x.txt", "a/deep/3.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "a" / "loop").symlink_to(tmp_path)
+
+    assert matching(tmp_path, "*/*.json") == [tmp_path / "a" / "1.json", tmp_path / "b" / "2.json"]
+    assert [one.name for one in all_files_below(tmp_path)] == ["1.json", "3.json", "x.txt", "2.json"]

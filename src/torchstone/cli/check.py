@@ -399,9 +399,10 @@ def watch_command(
     import msgspec
 
     from torchstone.check.bundle import watch
+    from torchstone.record.files import matching
     from torchstone.report.text import aligned, coloured, plain
 
-    files = [file for one in bundles for file in (sorted(one.glob("*.zip")) if one.is_dir() else [one])]
+    files = [file for one in bundles for file in (matching(one, "*.zip") if one.is_dir() else [one])]
     if not files:
         msg = f"{bundles[0]} has no bundles; write one with `torchstone check bundle`"
         raise InputError(msg)

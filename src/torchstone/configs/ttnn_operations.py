@@ -23,7 +23,7 @@ from torchstone.record.config import (
     TraceFormat,
     TraceRun,
 )
-from torchstone.record.files import parse_json, read_file, read_json
+from torchstone.record.files import all_files_below, matching, parse_json, read_file, read_json
 from torchstone.record.value import Argument, entries_from_json, value_from_json
 
 # --- Trace folders: a JSON file for each call ---
@@ -46,7 +46,7 @@ def is_operation_trace(document: object) -> TypeGuard[JsonObject]:
 
 def is_trace_folder(folder: Path) -> bool:
     """Whether a folder has traces of calls, directly or one level down."""
-    return any(True for pattern in ("*_ttnn_*.json", "*/*_ttnn_*.json") for _ in folder.glob(pattern))
+    return any(True for pattern in ("*_ttnn_*.json", "*/*_ttnn_*.json") for _ in matching(folder, pattern))
 
 
 def read_trace_folder(folder: Path, *, keep_failing: bool = False) -> Imported:
@@ -66,7 +66,7 @@ def read_trace_folder(folder: Path, *, keep_failing: bool = False) -> Imported:
         model = model_of(str(metadata.get("test_source") or folder.name))
         place = Occurrence(source=str(status.get("test_nodeid") or source), run=run, model=model)
         sites = _call_sites(here / SITES)
-        for path in sorted(here.glob("*.json")):
+        for path in matching(here, "*.json"):
             if not path.name.startswith("_"):
                 _read_call(path, place, sites, calls, unread)
     details = entries_from_json(metadata) if metadata else None
@@ -84,7 +84,7 @@ def read_operation_trace(document: JsonObject, *, source: str, run: str) -> Impo
 def _digest(folder: Path) -> str:
     """A run name for a trace that has none; equal files give equal names."""
     digest = sha256()
-    for path in sorted(folder.rglob("*.json")):
+    for path in (one for one in all_files_below(folder) if one.suffix == ".json"):
         digest.update(path.relative_to(folder).as_posix().encode() + read_file(path))
     return digest.hexdigest()[:RUN_CHARACTERS]
 

@@ -18,7 +18,7 @@ from torchstone.memory.read_log import parse_log
 from torchstone.memory.study import Study
 from torchstone.memory.ttnn_files import ttnn_file_in
 from torchstone.record.codec import decode, encode, write_atomically
-from torchstone.record.files import read_unpacked
+from torchstone.record.files import matching, read_unpacked
 from torchstone.record.memory import MemoryTimeline
 from torchstone.temporary import replacing
 
@@ -162,7 +162,7 @@ def earlier_runs(name: str) -> list[MemoryFolder]:
 
 def find_folder(path: Path) -> MemoryFolder:
     """The report in a folder."""
-    found = sorted(path.glob(f"*{TIMELINE_SUFFIX}"))
+    found = matching(path, f"*{TIMELINE_SUFFIX}")
     if not found:
         msg = f"{path} has no memory report; create one with `torchstone memory parse LOG`"
         raise InputError(msg)
@@ -218,7 +218,7 @@ def open_timeline(
 ) -> MemoryTimeline:
     """Read the timeline of a log, a report folder, or a report name: see `locate`."""
     place = locate(source)
-    report = ttnn_file_in(place) if place.is_dir() and not any(place.glob(f"*{TIMELINE_SUFFIX}")) else None
+    report = ttnn_file_in(place) if place.is_dir() and not any(matching(place, f"*{TIMELINE_SUFFIX}")) else None
     if report is not None:
         return parse_log(report)
     if place.is_dir():
@@ -263,4 +263,4 @@ def _report_named(name: str) -> Path | None:
 
 
 def _is_readable(path: Path) -> bool:
-    return path.is_file() or (path.is_dir() and any(path.glob(f"*{TIMELINE_SUFFIX}")))
+    return path.is_file() or (path.is_dir() and any(matching(path, f"*{TIMELINE_SUFFIX}")))

@@ -12,6 +12,7 @@ import re
 import stat
 import zlib
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,36 @@ def require_regular_file(path: Path) -> None:
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a folder fails with a sentence of its own
         msg = f"{path} is not a regular file; write its content to one and give that"
         raise UnreadableFileError(msg)
+
+
+def matching(folder: Path, pattern: str) -> list[Path]:
+    """The paths below a folder that match a pattern, sorted; a folder that is not there has none.
+
+    Path.glob takes a folder that may not be listed for an empty one; this raises UnreadableFileError.
+    """
+    found = [folder]
+    for part in pattern.split("/"):
+        found = [one for place in found if place.is_dir() for one in _listed(place) if fnmatchcase(one.name, part)]
+    return sorted(found)
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        msg = f"cannot list {folder}: {error.strerror or error}"
+        raise UnreadableFileError(msg) from error
+
+
+def all_files_below(folder: Path) -> list[Path]:
+    """The files below a folder, sorted; raises UnreadableFileError where one of its folders cannot be listed."""
+    found: list[Path] = []
+    pending = [folder]
+    while pending:
+        entries = _listed(pending.pop())
+        pending += [one for one in entries if one.is_dir() and not one.is_symlink()]
+        found += [one for one in entries if one.is_file()]
+    return sorted(found)
 
 
 def read_file(path: Path, *, most_bytes: int = MAX_FILE_BYTES) -> bytes:

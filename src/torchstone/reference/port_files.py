@@ -22,7 +22,7 @@ from torch import Tensor
 
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.numerics.pickle_names import names_too_long
-from torchstone.record.files import problem_of_archive
+from torchstone.record.files import all_files_below, problem_of_archive
 from torchstone.reference.golden_files import OUTPUTS
 from torchstone.reference.structure import tensors_of
 from torchstone.reference.tensorbin import read_tensorbin
@@ -91,8 +91,8 @@ def _read_folder(folder: Path) -> PortTensors:
     kept_as: dict[str, str] = {}
     sources: dict[str, Path] = {}
     other = []
-    for path in sorted(folder.rglob("*"), key=lambda one: _natural(one.relative_to(folder).as_posix())):
-        if not path.is_file() or path.name == SETUP_FILE:
+    for path in sorted(all_files_below(folder), key=lambda one: _natural(one.relative_to(folder).as_posix())):
+        if path.name == SETUP_FILE:
             continue
         if path.suffix not in _READERS:
             other.append(path.relative_to(folder).as_posix())

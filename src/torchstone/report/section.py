@@ -16,6 +16,7 @@ import msgspec
 
 from torchstone.record import codec
 from torchstone.record.base import Record
+from torchstone.record.files import matching
 from torchstone.record.trace import Trace
 from torchstone.record.unique import Fold, module_folds
 
@@ -288,7 +289,7 @@ class ReportFolder:
         """Whether the folder holds a file; `*` stands for any part of its name."""
         if "*" not in name:
             return (self.path / name).is_file()
-        return any(found.is_file() for found in self.path.glob(name))
+        return any(found.is_file() for found in matching(self.path, name))
 
     @cached_property
     def trace(self) -> Trace:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.codec import load, save
+from torchstone.record.files import matching
 from torchstone.record.vector import Quarantine, SweepPlan, SweepRun, Vector, VectorFile, VectorResult
 from torchstone.temporary import remove_tree, remove_unfinished
 from torchstone.units import many
@@ -47,7 +48,7 @@ def read_vectors(folder: Path) -> list[VectorFile]:
     if not place.is_dir():
         msg = f"{folder} holds no vectors; make some with `torchstone sweep generate --dir {folder}`"
         raise UnreadableFileError(msg)
-    return sorted((load(path, VectorFile) for path in place.glob("*.json")), key=lambda one: one.module)
+    return sorted((load(path, VectorFile) for path in matching(place, "*.json")), key=lambda one: one.module)
 
 
 def select(
@@ -170,7 +171,7 @@ def new_run(folder: Path, plan: SweepPlan) -> RunFolder:
 
 def _remove_runs_without_plan(runs: Path) -> None:
     """Remove what is left of runs that were killed while their plan was written: they cannot be resumed."""
-    for path in runs.glob("*"):
+    for path in matching(runs, "*"):
         if path.is_dir() and not (path / _PLAN).exists() and any(path.iterdir()):
             remove_unfinished(path)
             with suppress(OSError):  # another process is writing its plan
@@ -185,7 +186,7 @@ def new_run_name() -> str:
 def runs_in(folder: Path) -> list[RunFolder]:
     """The runs of a folder, oldest first."""
     place = folder / _RUNS
-    return [RunFolder(path=path) for path in sorted(place.glob("*")) if (path / _PLAN).is_file()]
+    return [RunFolder(path=path) for path in matching(place, "*") if (path / _PLAN).is_file()]
 
 
 def find_run(folder: Path, name: str) -> RunFolder:

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 from torchstone.errors import UnreadableFileError
 from torchstone.record.check import Outcome
-from torchstone.record.files import read_json, shortened
+from torchstone.record.files import matching, read_json, shortened
 from torchstone.record.vector import Status, SweepRun, Timing, Validity, Vector, VectorResult, status_of
 from torchstone.sweep.folder import file_name
 
@@ -76,13 +76,13 @@ def _exported(value: object) -> object:
 
 def has_vectors(path: Path) -> bool:
     """Whether a file, or the first of a folder, has vectors, and not results."""
-    paths = sorted(one for one in path.glob("*.json") if one.name != MANIFEST) if path.is_dir() else [path]
+    paths = [one for one in matching(path, "*.json") if one.name != MANIFEST] if path.is_dir() else [path]
     return bool(paths) and isinstance(_document(paths[0]), dict) and not paths[0].name.startswith("oprun_")
 
 
 def read_vectors_export(path: Path) -> list[Vector]:
     """The vectors of one file or of a folder of them; raises UnreadableFileError for something else."""
-    paths = sorted(one for one in path.glob("*.json") if one.name != MANIFEST) if path.is_dir() else [path]
+    paths = [one for one in matching(path, "*.json") if one.name != MANIFEST] if path.is_dir() else [path]
     return [vector for one in paths for vector in _vectors_in(one)]
 
 
@@ -168,7 +168,7 @@ def _result_row(run: SweepRun, result: VectorResult, started: datetime, ended: d
 
 def read_results_export(path: Path) -> SweepRun:
     """One run from a result file or a folder of them; raises UnreadableFileError for something else."""
-    paths = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    paths = matching(path, "*.json") if path.is_dir() else [path]
     rows = [row for one in paths if not one.name.startswith("oprun_") for row in _rows(one)]
     if not rows:
         msg = f"{path} has no results of tt-metal's sweeps"

@@ -15,6 +15,7 @@ from torchstone.errors import InputError
 from torchstone.record.base import Document
 from torchstone.record.codec import load, save
 from torchstone.record.diff import Change, FolderDiff, ModuleDiff, OpDiff, Quantity, TensorDiff
+from torchstone.record.files import matching
 from torchstone.record.folder_lock import SHORT_WRITE_S, exclusive
 from torchstone.record.trace import Trace
 from torchstone.record.value import tensors_in
@@ -401,7 +402,7 @@ def _memory_part(sides: Pair, folder: Path | None, progress: Progress) -> tuple[
     """The comparison of two reports of device memory in words, and whether there is one."""
     from torchstone.workflows.memory import CompareRequest, compare_memory
 
-    if not all(any(side.glob(_MEMORY)) for side in sides):
+    if not all(any(matching(side, _MEMORY)) for side in sides):
         return "", False
     request = CompareRequest(sources=tuple(str(side.resolve()) for side in sides), directory=folder)
     (found,) = compare_memory(request, progress).comparisons
