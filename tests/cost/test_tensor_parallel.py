@@ -106,6 +106,35 @@ def test_norms_over_all_heads_are_gathered_and_heads_stay_split() -> None:
     assert 3 * 3 * 500 * 2 * 2 * 8 <= found.kv_cache_bytes / _FLOAT <= 3 * 4 * 501 * 2 * 2 * 8  # two heads
 
 
+def test_one_column_is_split_by_rows_where_the_data_is_split() -> None:
+    trace = capture(nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 1)), torch.ones(3, 64))
+    found = split_over(trace, price(trace), 4)
+    assert [(one.kind, one.calls, one.bytes_each) for one in found.collectives] == [
+        ("all-reduce", 1, 2 * (3 * 4 * 3 // 4))
+    ]
+    assert found.weight_bytes == _FLOAT * ((64 * 256 + 256 + 256) // 4 + 1)
+
+
+def test_the_gate_of_a_shared_expert_is_not_split() -> None:
+    """It has one column: the data that it scales stays whole, as do the layers after it."""
+    found = _split("tiny:qwen2_moe", InputOptions(batch_size=2, seq_len=16), 2)
+    reduced = {one.module for one in found.collectives if one.kind == "all-reduce"}
+    assert {module.split(".", 3)[3] for module in reduced} == {
+        "self_attn.o_proj", "mlp.experts", "mlp.shared_expert.down_proj",
+    }  # fmt: skip
+    gathered = [one for one in found.collectives if one.kind == "all-gather"]
+    assert sum(one.calls for one in gathered) == 2 + 1  # what the routers of two layers choose from, and the logits
+
+
+def test_a_norm_before_the_last_projection_of_a_mixer_leaves_it_split_by_rows() -> None:
+    """Mamba-2: one sum for each layer, and the exchange that its gated norm needs."""
+    found = _split("tiny:mamba2", InputOptions(batch_size=2, seq_len=16), 2)
+    counted = {"all-reduce": 0, "all-gather": 0}
+    for one in found.collectives:
+        counted[one.kind] += one.calls
+    assert counted == {"all-reduce": 2, "all-gather": 2 + 1}
+
+
 @pytest.mark.parametrize("devices", [2, 3, 4, 8])
 def test_biases_are_split_with_columns_and_repeated_beside_rows(devices: int) -> None:
     """As DTensor and Megatron hold them: what is added to a sum over all devices is whole on each of them."""

@@ -143,11 +143,17 @@ class _Split:
         """The weights that split data among these is computed with."""
         return frozenset().union(*(self.made_from.get(storage, frozenset()) for storage in storages))
 
-    def gather(self, storages: Sequence[int], op: str, module: str, size: int) -> None:
-        """Exchange what was projected into these: every device has all of it and of what was computed from it."""
+    def gather(self, storages: Sequence[int], op: str, module: str, size: int, *, parts_stay: bool) -> None:
+        """Exchange what was projected into these: every device sees all of it and of what was computed from it."""
         weights = self.weights_of(storages)
         self.exchange(_ALL_GATHER, op, module, self.projected.get(weights, size))
-        self.gathered.update(storages, (one for one, source in self.made_from.items() if source == weights))
+        same = {*storages, *(one for one, source in self.made_from.items() if source == weights)}
+        if parts_stay:
+            self.gathered |= same
+            return
+        for storage in same:  # every device goes on with all of it
+            self.split.pop(storage, None)
+            self.made_from.pop(storage, None)
 
     def is_gathered(self, storages: Sequence[int]) -> bool:
         """Whether every device has all of the split data among these."""
@@ -278,8 +284,8 @@ def _follow(
     state.looked_up |= weights.intersection(inputs[:1] if cost.kind is Kind.INDEXING else ())
     if state.unpacks(weights, inputs, outputs):
         return _done(state, cost, 1)
-    used = state.multiplied(weights, inputs) if cost.kind is Kind.MATMUL else set()
-    width = 0 if used and state.is_gathered(inputs) else state.width(inputs)
+    used = state.multiplied(weights, inputs) if _is_splittable(call, cost, state.width(inputs)) else set()
+    width = 0 if used and _widens_gathered(call, inputs, state) else state.width(inputs)
     used -= _biases(call, inputs) if width else set()
     if used and width and _is_by_heads(trace, call, used):  # each device has the matrices of its heads
         state.split_weights |= used
@@ -288,11 +294,25 @@ def _follow(
         _use_weights(trace, call, (inputs, outputs, used), state, by_rows=bool(width))
     elif width and _needs_all(call, cost, width) and not state.is_gathered(inputs):
         size = sum(spec.size_bytes or 0 for spec in call.signature.input_specs[:1])
-        state.gather(inputs, call.op, trace.module_path_of(call), size)
+        parts_stay = cost.kind is not Kind.SORTING  # after a norm each device may go on with its own columns
+        state.gather(inputs, call.op, trace.module_path_of(call), size, parts_stay=parts_stay)
         return _done(state, cost, 1)
     elif width:
         _pass_on(call, cost, (inputs, outputs, width), state, caches)
     return _done(state, cost, state.share((*used, *outputs[:1]), devices) if used or width else 1)
+
+
+def _is_splittable(call: OpCall, cost: SignatureCost, width: int) -> bool:
+    """A matmul of split data, or into several columns; a gate of one, as of a shared expert, is whole everywhere."""
+    columns = any(spec.shape[-1:] != (1,) for spec in call.signature.output_specs)
+    return cost.kind is Kind.MATMUL and (bool(width) or columns)
+
+
+def _widens_gathered(call: OpCall, inputs: Sequence[int], state: _Split) -> bool:
+    """Whether a matmul makes more of what every device has seen whole: then its columns are split, not its rows."""
+    read = [spec.elements for one, spec in zip(inputs, call.signature.input_specs, strict=True) if one in state.split]
+    made = sum(spec.elements for spec in call.signature.output_specs)
+    return state.is_gathered(inputs) and made > sum(read)
 
 
 def _is_by_heads(trace: Trace, call: OpCall, used: set[int]) -> bool:
@@ -371,7 +391,7 @@ def _needs_all(call: OpCall, cost: SignatureCost, width: int) -> bool:
 def _averages_all(shape: tuple[int, ...], dims: tuple[int, ...], width: int) -> bool:
     """Whether a mean is over all columns, or over a part of them that is no head: heads have a dimension."""
     over_columns = -1 in dims or len(shape) - 1 in dims
-    return over_columns and (shape[-1] == width or len(shape) < _CACHE_RANK)
+    return over_columns and (shape[-1] == width or len(shape) == _CACHE_RANK - 1)  # batch, tokens, columns
 
 
 def _shortened(found: OpPrediction, share: float, hardware: Hardware) -> float:
