@@ -304,6 +304,24 @@ def test_a_configuration_that_names_a_repository_of_kernels(
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"num_hidden_layers": 10**12},
+        {"model_type": "gpt2", "n_layer": 10_001},
+        {"model_type": "swin", "depths": [2, 10**9]},
+        {"model_type": "clip", "vision_config": {"num_hidden_layers": 10**6}},
+        {"model_type": "mixtral", "num_local_experts": 10**9},
+    ],
+)
+def test_a_configuration_of_a_model_without_end(capsys: pytest.CaptureFixture[str], more: dict[str, object]) -> None:
+    Path("m").mkdir()
+    Path("m/config.json").write_text(json.dumps({"model_type": "bert", **more}), encoding="utf-8")
+
+    assert "are built; correct it" in refused(capsys, "inspect m")
+
+
+@pytest.mark.torch
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff", b"[]", b"{}", b'{"model_type": "nobody"}', b""])
 def test_a_configuration_that_is_none(capsys: pytest.CaptureFixture[str], content: bytes) -> None:
     Path("m").mkdir()

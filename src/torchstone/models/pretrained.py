@@ -1,6 +1,7 @@
 """Models that transformers can build: from the zoo, a local folder, a config.json, or a model type at tiny size."""
 
 import logging
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -341,6 +342,10 @@ def _special_float(value: dict[str, object]) -> object:
     return float(text) if isinstance(text, str) and len(value) == 1 else value
 
 
+_MOST_MODULES = {  # by how the name of a count in config.json ends
+    re.compile(r"(^|_)(n_layer|(num_)?(\w+_)?(layers|blocks)|depths?)$"): 10_000,
+    re.compile(r"(^|_)experts$"): 100_000,
+}
 _IMPLEMENTATION = ("_implementation", "_implementation_internal")
 
 
@@ -355,6 +360,7 @@ def _config_from(content: dict[str, object], *, origin: str) -> PreTrainedConfig
         raise UnreadableFileError(msg)
     config_class = _config_class(model_type, origin=origin)
     _refuse_kernels(content, origin)
+    _refuse_endless(content, origin)
     with foreign_code() as ran:  # each config class checks its values in its own way
         return config_class.from_dict(content)
     msg = f"{origin} is not a valid {model_type} configuration: {shortened(ran.raised)}"
@@ -377,6 +383,20 @@ def _refuse_kernels(content: object, origin: str) -> None:
             )
             raise InputError(msg)
         _refuse_kernels(value, origin)
+
+
+def _refuse_endless(content: object, origin: str) -> None:
+    """Refuse numbers of layers and experts that would take all memory, module by module, before anything is known."""
+    pending = [content]
+    while pending:
+        part = pending.pop()
+        pending += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        for key, value in part.items() if isinstance(part, dict) else ():
+            most = next((most for pattern, most in _MOST_MODULES.items() if pattern.search(str(key))), None)
+            counts = value if isinstance(value, list) else [value]
+            if most is not None and any(isinstance(one, int) and one > most for one in counts):
+                msg = f"{origin} has {key}: {value!r:.80}, and at most {most:,} are built; correct it"
+                raise UnreadableFileError(msg)
 
 
 def _config_class(model_type: str, *, origin: str) -> type[PreTrainedConfig]:
