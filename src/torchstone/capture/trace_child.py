@@ -169,7 +169,11 @@ def main(path: str) -> int:
     """Do what the request in a file asks for; gives the exit code."""
     import msgspec
 
-    request = msgspec.json.decode(Path(path).read_bytes(), type=TraceRequest)
+    try:
+        request = msgspec.json.decode(Path(path).read_bytes(), type=TraceRequest)
+    except OSError as error:
+        sys.stderr.write(f"torchstone: cannot read {path}: {error.strerror or error}; run it again\n")
+        return EXIT_BAD_INPUT
     try:
         log = trace(request)
     except InputError as error:
