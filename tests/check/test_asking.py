@@ -63,6 +63,18 @@ def test_what_the_journal_knows_is_not_asked_again(tmp_path: Path) -> None:
     assert executor.asked == []
 
 
+def test_what_failed_beside_the_backend_is_asked_again(tmp_path: Path) -> None:
+    """The process of a task could not read its values, say: that is no verdict, and must not be kept as one."""
+    evidence = Evidence(error="TensorFileError: cannot read x.safetensors: Cannot allocate memory")
+    raised = TaskResult(id="", ending=Ending.RAISED, evidence=evidence)
+    journal, shared = tmp_path / "journal.jsonl", tmp_path / "shared.jsonl"
+    with Runner(Scripted(a=raised), journal, reuse=shared) as runner:
+        assert runner.answer(request("a", reuse_key="k")).outcome is Outcome.NOT_RUN
+
+    with Runner(Scripted(), journal, reuse=shared) as again:
+        assert again.answer(request("a", reuse_key="k")).outcome is Outcome.PASSED
+
+
 def test_results_are_shared_by_key(tmp_path: Path) -> None:
     with Runner(Scripted(a=CRASHED), tmp_path / "one.jsonl", reuse=tmp_path / "shared.jsonl") as runner:
         runner.answer(request("a", reuse_key="k"))

@@ -1,7 +1,9 @@
 """All stages about one model in one folder."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,7 +13,7 @@ from torchstone.cli.main import run
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
 from torchstone.models.inputs import InputOptions
 from torchstone.record import codec
-from torchstone.record.analysis import Analysis, AnalysisStage, StageState
+from torchstone.record.analysis import UNKNOWN, Analysis, AnalysisStage, StageState
 from torchstone.workflows.analyze import ANALYSIS_FILE, AnalyzeRequest, analyze
 from torchstone.workflows.model_source import ModelRequest
 
@@ -163,14 +165,31 @@ def test_a_resumed_analysis_keeps_what_is_there(net: Path, tmp_path: Path) -> No
     codec.save(tmp_path / ANALYSIS_FILE, partial)
     verdicts = (tmp_path / "unique_modules.json").read_bytes()
     assert b'"status":"success"' in verdicts
-    from dataclasses import replace
-
     again = analyze(replace(request, resume=True))
     assert (tmp_path / "unique_modules.json").read_bytes() == verdicts
     assert [stage.seconds for stage in again.stages[:3]] == [stage.seconds for stage in first.stages[:3]]
     assert again.finished
     with pytest.raises(InputError, match="drop --resume to begin again"):
         analyze(replace(request, resume=True, hardware=("n150",)))
+
+
+@pytest.mark.heavy
+def test_a_check_that_the_machine_disturbed_is_made_again(net: Path, tmp_path: Path) -> None:
+    request = AnalyzeRequest(
+        model=ModelRequest(model=f"{net / 'net.py'}::load_model"), folder=tmp_path, backends=("eager",), quick=True
+    )
+    first = analyze(request)
+    disturbed = tuple(
+        msgspec.structs.replace(one, good=False, answers=(*one.answers, f"{UNKNOWN} whether 3 modules run on eager."))
+        if one.name == "check eager"
+        else one
+        for one in first.stages
+    )
+    codec.save(tmp_path / ANALYSIS_FILE, Analysis(model=first.model, request=first.request, stages=disturbed))
+
+    again = _stages(analyze(replace(request, resume=True)))
+    assert again["check eager"].good
+    assert again["cost"].seconds == _stages(first)["cost"].seconds
 
 
 def test_a_model_that_is_too_large_for_values_is_priced_and_not_run(tmp_path: Path) -> None:

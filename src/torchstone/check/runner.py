@@ -229,7 +229,7 @@ class Runner:
                     self._open[request.ir_task.id] = request
                     self._executor.submit(request.ir_task)
                     continue
-                self._keep(request, result)
+                self._keep(request, result, answered=ended.ending is Ending.ANSWERED)
                 yield self._tell(request.task.id, result, fresh=True)
                 yield from self._known_answers()
 
@@ -263,9 +263,11 @@ class Runner:
             self._journal.keep(request.task.id, result)
         return result
 
-    def _keep(self, request: Request, result: UnitResult) -> None:
+    def _keep(self, request: Request, result: UnitResult, *, answered: bool) -> None:
         self._ran.add(request.task.id)
-        if result.outcome is Outcome.TOO_BUSY or (result.outcome is Outcome.NOT_RUN and exhausted(result.reason)):
+        # not answered: the process failed beside the backend, as where it could not read the recorded values
+        not_run = result.outcome is Outcome.NOT_RUN and (not answered or exhausted(result.reason))
+        if result.outcome is Outcome.TOO_BUSY or not_run:
             return  # a resumed run tries again
         self._journal.keep(request.task.id, result)
         if self._shared is not None and request.reuse_key:

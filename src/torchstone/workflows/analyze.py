@@ -243,7 +243,12 @@ def _kept(request: AnalyzeRequest) -> dict[str, AnalysisStage]:
     if before.request != _identity(request):
         msg = f"{path} has another model or other options; drop --resume to begin again"
         raise InputError(msg)
-    return {one.name: one for one in before.stages if one.state is StageState.DONE}
+    return {one.name: one for one in before.stages if one.state is StageState.DONE and not _was_disturbed(one)}
+
+
+def _was_disturbed(stage: AnalysisStage) -> bool:
+    """Whether a part of a bad answer is not known: what the machine refused then is tried again."""
+    return stage.good is False and any(text.startswith(UNKNOWN) for text in stage.answers)
 
 
 # --- The stages ---
@@ -388,6 +393,8 @@ def _check(run: _Run, trace: Trace, backend: str, folder: Path) -> _Answer:
     else:
         result = run_requested_check(_check_request(run, backend, folder), run.progress, watching=run.watching)
     sentences = [f"{backend}: {verdict_sentence(result)}"]
+    if result.unjudged:
+        sentences.append(f"{UNKNOWN} whether {many(len(result.unjudged), 'module runs', 'modules run')} on {backend}.")
     if result.findings:
         first = result.findings[0]
         proof = "proven" if first.proven else "not proven"
