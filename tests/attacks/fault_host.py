@@ -59,7 +59,8 @@ class ForkedPython(subprocess.Popen[bytes]):
 
 def be_script(arguments: list[str], variables: dict[str, str], streams: tuple[int, ...], kept: set[int]) -> int:
     """Let go of what belongs to the command (locks above all), and run a script."""
-    ctypes.CDLL(os.environ["LD_PRELOAD"]).fault_arm(b"/", b"none", NEVER, 0)
+    shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
+    shim.fault_arm(b"/", b"none", NEVER, 0)
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor if descriptor >= 0 else number, number)
     for path in list(Path("/proc/self/fd").iterdir()):
@@ -69,6 +70,9 @@ def be_script(arguments: list[str], variables: dict[str, str], streams: tuple[in
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.environ.clear()
     os.environ.update(variables)
+    if order := variables.get("FAULT_IN_CHILDREN"):  # a fresh one is armed when the shim is loaded
+        below, call, nth, error = order.rsplit("|", 3)
+        shim.fault_arm(below.encode(), call.encode(), int(nth), int(error))
     sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
     sys.argv = arguments[arguments[0] == "-m" :]
     try:

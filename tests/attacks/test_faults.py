@@ -135,7 +135,7 @@ def test_a_failing_call_of_a_worker_is_not_taken_for_a_failure_of_the_backend(
     expected = undisturbed(host, command, work)
     problems = [
         problem
-        for call in ("write", "open", "mkdir", "rename")
+        for call in FAULTS
         for nth in (1, 2, 4)
         for problem in survive(
             host, command, work, Fault(call=call, error=FAULTS[call][0], nth=nth, in_children=True), expected
