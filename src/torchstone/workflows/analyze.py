@@ -36,6 +36,7 @@ _USUAL_BACKENDS = ("aot_eager", "onnxruntime")
 _TINY = "tiny:"
 _FLOAT_BYTES = 4
 _CAPTURE = "capture"
+_REFERENCE = "reference"
 _USUAL_S = {
     _CAPTURE: 5.0, "structure": 0.1, "cost": 0.2, "fits": 0.2, "check": 7.0, "formula": 4.0, "operators": 2.0,
     "reference": 6.0,
@@ -221,7 +222,7 @@ def _all_answers(run: _Run) -> Analysis:
         )
     run.stage("formula", "What does it cost as a formula", lambda: _formula(run, trace))
     run.stage("operators", "Which op calls to keep working", lambda: _operators(run, trace))
-    run.stage("reference", "What is the correct output", lambda: _reference(run, trace))
+    run.stage(_REFERENCE, "What is the correct output", lambda: _reference(run, trace))
     analysis = run.save(finished=True)
     write_result(run.request.folder / ANALYSIS_FILE, analysis, run.progress)
     return analysis
@@ -247,8 +248,9 @@ def _kept(request: AnalyzeRequest) -> dict[str, AnalysisStage]:
 
 
 def _was_disturbed(stage: AnalysisStage) -> bool:
-    """Whether a part of a bad answer is not known: what the machine refused then is tried again."""
-    return stage.good is False and any(text.startswith(UNKNOWN) for text in stage.answers)
+    """Whether the machine may be why an answer is bad: a part of it is not known, or golden data failed its checks."""
+    is_unsure = stage.name == _REFERENCE or any(text.startswith(UNKNOWN) for text in stage.answers)
+    return stage.good is False and is_unsure
 
 
 # --- The stages ---
