@@ -72,6 +72,9 @@ def _read_database(path: Path) -> MemoryTimeline:
     except (sqlite3.Error, UnicodeDecodeError) as error:  # the message of SQLite quotes the damaged text
         msg = f"cannot read the database {path}: {shortened(error)}"
         raise UnreadableFileError(msg) from error
+    except MemoryError:  # SQLite's answer to some damage, and to a file too large for this machine
+        msg = f"cannot read the database {path}: it is damaged, or needs more memory than there is"
+        raise UnreadableFileError(msg) from None
     if not nodes:
         msg = f"{path} has no operations with buffers; give a database that ttnn wrote for ttnn-visualizer"
         raise InputError(msg)

@@ -171,6 +171,9 @@ def _read_file(path: str, op: str) -> tuple[list[Entry], list[str]]:
     except sqlite3.DatabaseError as error:
         msg = f"{path} is not a database of torchstone: {error}"
         raise ValueError(msg) from error
+    except MemoryError:  # SQLite's answer to some damage, and to a file too large for this machine
+        msg = f"{path} cannot be read: it is damaged, or needs more memory than there is"
+        raise ValueError(msg) from None
 
 
 def _read_server(url: str, op: str) -> tuple[list[Entry], list[str]]:
