@@ -196,5 +196,7 @@ def test_cost_shows_the_plan_beside_its_estimate(tmp_path: Path, capsys: pytest.
     prediction = json.loads(capsys.readouterr().out)["prediction"]
     plan = prediction["plan"]
     assert plan["outcome"] == "accepted"
-    assert plan["estimate_bytes"] == prediction["peak_bytes"]
+    assert run(["cost", model(tmp_path, odd=False), "--json", "--quiet"]) == EXIT_FINE
+    loose = json.loads(capsys.readouterr().out)["totals"]["peak_bytes"]
+    assert plan["estimate_bytes"] == loose < prediction["peak_bytes"]  # tiles are a reason for the difference
     assert sum(size for _, size in plan["difference"]) == plan["dram_bytes"] - plan["estimate_bytes"]
