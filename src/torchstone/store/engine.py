@@ -168,6 +168,9 @@ def readable_errors(address: URL) -> Iterator[None]:
         # SQLite checks neither texts nor documents, and a damaged index lets a row stand twice.
         msg = f"{display_name(address)} is damaged ({shortened(error)}); it was not changed: use a copy"
         raise UnreadableFileError(msg) from error
+    except MemoryError:  # SQLite's answer to some damage, whatever memory there is
+        msg = f"{display_name(address)} is damaged, or needs more memory than there is; it was not changed: use a copy"
+        raise UnreadableFileError(msg) from None
 
 
 def _readable_error(error: DBAPIError, address: URL) -> Exception:

@@ -423,7 +423,10 @@ def read_op_names(connection: Connection) -> tuple[str, ...]:
     first = select(func.min(column).label("op")).cte("ops", recursive=True)
     after = select(func.min(column)).where(column > first.c.op).scalar_subquery()
     ops = first.union_all(select(after).where(first.c.op.is_not(None)))
-    names = connection.execute(select(ops.c.op).where(ops.c.op.is_not(None))).scalars()
+    names = connection.execute(select(ops.c.op).where(ops.c.op.is_not(None))).scalars().all()
+    if not all(isinstance(name, str) for name in names):  # SQLite keeps any type in any column
+        msg = "an op has a name that is not text"
+        raise msgspec.ValidationError(msg)
     return tuple(name for name in names if not is_chain(name))
 
 
