@@ -201,9 +201,9 @@ def as_an_op_that_writes_files(members: Members) -> Members:
 def as_an_op_that_prints(members: Members) -> Members:
     def change(document: Any) -> None:
         inputs = [{"name": "s", "arg": {"as_string": "\x1b]0;title\x07"}, "kind": 1}]
-        told = {"target": "torch.ops.aten._print.default", "name": "told", "inputs": inputs, "outputs": []}
+        printed = {"target": "torch.ops.aten._print.default", "name": "printed", "inputs": inputs, "outputs": []}
         nodes = document["graph_module"]["graph"]["nodes"]
-        nodes.insert(0, told | {"metadata": {}, "is_hop_single_tensor_return": None})
+        nodes.insert(0, printed | {"metadata": {}, "is_hop_single_tensor_return": None})
 
     return with_program(members, change)
 
