@@ -55,6 +55,10 @@ def _calls(dice: Random) -> Iterator[tuple[OpOverload, tuple[Any, ...]]]:
         yield from ((getattr(aten, name).Tensor, (x, other)) for other in others)
         yield getattr(aten, name).Tensor, (small, x)
     yield aten.cat.default, ([x, y, x], dim)
+    yield aten.stack.default, ([x, y], dim - dice.choice([0, x.dim() + 1]))
+    yield aten.repeat.default, (x, [dice.choice([1, 2, 3]) for _ in range(x.dim() + dice.choice([0, 1]))])
+    yield aten.addcmul.default, (small, x, y)
+    yield aten.var.correction, (torch.cat([x, x, x], dim), [dim])
     yield aten.pow.Tensor_Scalar, (x, dice.choice([0, 1, 2, 0.5]))
     yield aten.clamp_min.default, (x, 0.1)
     yield aten.clamp.default, (x, 0.1, 0.9)
@@ -97,6 +101,7 @@ def _views(dice: Random, x: Tensor, dim: int) -> Iterator[tuple[OpOverload, tupl
     yield aten.split.Tensor, (x, 2, dim)
     yield aten.split_with_sizes.default, (x, [1, x.shape[dim] - 1], dim)
     yield aten.expand.default, (x.unsqueeze(0), [3, *x.shape])
+    yield aten.alias.default, (x,)
     yield aten.clone.default, (x,)
 
 
@@ -116,6 +121,20 @@ def _layers(dice: Random, x: Tensor, dtype: torch.dtype) -> Iterator[tuple[OpOve
     yield aten.avg_pool2d.default, (image, [2], step, [1], dice.random() < 0.3)
     yield aten.avg_pool2d.default, (image, [3], dice.choice([[2], [3], [4]]), [dice.choice([0, 1])], True)
     yield aten.constant_pad_nd.default, (image, [1, dice.choice([0, -2]), 2, 3], 0.5)
+    yield aten.constant_pad_nd.default, (image, [dice.choice([0, -1]), 0, 0, 0], 0.0)
+    size = [dice.choice([1, 5, 14]), dice.choice([1, 9, 18])]
+    yield aten.upsample_nearest2d.default, (image, size)
+    yield aten._upsample_nearest_exact2d.default, (image, size)
+    for name in ("upsample_bilinear2d", "upsample_bicubic2d"):
+        yield getattr(aten, name).default, (image, size, dice.random() < 0.5)
+        yield getattr(aten, f"_{name}_aa").default, (_tensor(dice, list(image.shape), torch.float32), size, False)
+    other = _tensor(dice, list(image.shape), dtype)
+    swapped = image.transpose(1, 3)  # neither row by row nor channels last
+    yield aten.constant_pad_nd.default, (swapped, [0, 0, dice.choice([-1, 0, 1]), 0], 0.0)
+    yield aten.max_pool2d_with_indices.default, (swapped, [1, 1])
+    yield aten.avg_pool2d.default, (swapped, [1, 1])
+    yield aten.native_batch_norm.default, (swapped, *[torch.ones(9, dtype=dtype)] * 4, False, 0.1, 1e-5)
+    yield aten.cat.default, ([image, other], dice.choice([0, 1, 2, 3]))
     part = torch.rand(image.shape[0], channels + 2, *image.shape[2:]).to(dtype)[:, 1 : channels + 1]
     yield aten.convolution.default, (part, kernel, None, steps, pads, spread, False, [0, 0], groups)
     yield aten.native_batch_norm.default, (part, *state, dice.random() < 0.5, 0.1, 1e-5)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.describe import is_plain, is_plain_type
-from torchstone.capture.module_tree import ModuleTree, configuring, layer_numbers
+from torchstone.capture.module_tree import ModuleTree, configuring, is_sizes, layer_numbers
 from torchstone.capture.tables import TensorColumns
 from torchstone.capture.tensor_modes import StandInWorld
 
@@ -28,13 +28,13 @@ _HOLDERS = ("_parameters", "_buffers")
 class Exchanged(dict[str, Any]):
     """What a module holds, each tensor exchanged when it is looked at: most are never looked at."""
 
-    def __init__(self, entries: dict[str, object], exchange: Exchange) -> None:
-        super().__init__(entries)
-        self._exchange = exchange
+    __slots__ = ("exchange",)
+
+    exchange: Exchange
 
     def __getitem__(self, name: str) -> object:
         tensor = super().__getitem__(name)
-        return tensor if tensor is None else self._exchange(tensor)
+        return tensor if tensor is None else self.exchange(tensor)
 
     def get(self, name: str, default: object = None) -> object:
         """One tensor, or the default."""
@@ -59,7 +59,8 @@ def exchanged(modules: list[nn.Module], exchange: Exchange) -> Iterator[None]:
     try:
         for attributes, name, entries in before:
             if entries:
-                attributes[name] = Exchanged(entries, exchange)
+                attributes[name] = held = Exchanged(entries)
+                held.exchange = exchange
         yield
     finally:
         for attributes, name, entries in before:
@@ -437,7 +438,9 @@ class Fingerprints:
         values = [attributes[name] for name in names]
         kinds = tuple(map(type, values))
         for place in _special_places(kinds):
-            values[place] = self._special(values[place], module, reading)
+            value = values[place]
+            if kinds[place] is not tuple or not is_sizes(value):
+                values[place] = self._special(value, module, reading)
         parameters, buffers = attributes["_parameters"], attributes["_buffers"]
         parts = [type(module), attributes["training"], names, kinds, len(parameters), len(buffers), *values]
         for entries in (parameters, buffers):
@@ -452,7 +455,7 @@ class Fingerprints:
     def _special(self, value: Any, module: nn.Module, reading: _Reading) -> Hashable:
         """An attribute that is more than a plain value; a method of the module itself is known by its function."""
         kind = type(value)
-        if kind is tuple and not _special_places(tuple(map(type, value))):  # as kernel sizes are
+        if kind is tuple and not _special_places(tuple(map(type, value))):
             return value
         if kind is MethodType and value.__self__ is module:  # configurations are slow to ask
             return (MethodType, value.__func__)

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
@@ -30,6 +30,7 @@ def source_of(cls: type) -> Source | None:
 
 
 _NOT_LOOKED_UP = ""
+_HEAD = re.compile(r"\s*class (\w+)")
 _STRINGS = re.compile(
     r'"""(?:\\.|[^\\])*?"""|' r"'''(?:\\.|[^\\])*?'''|" r'"(?:\\.|[^"\\\n])*"|' r"'(?:\\.|[^'\\\n])*'|" r"#[^\n]*",
     re.DOTALL,
@@ -46,16 +47,23 @@ def _look_up(cls: type) -> Source | None:
     if file is None:
         return None
     lines = linecache.getlines(file)
-    heads = _heads(lines, cls.__qualname__.rpartition(".")[2])
+    name = cls.__qualname__.rpartition(".")[2]
+    heads = [number for number in _heads(file, len(lines)).get(name, ()) if name in lines[number]]
     if not heads:
         return None
     first = _nearest(cls, heads)
     return Source(file=file, first_line=first + 1, last_line=_last_line(lines, first))
 
 
-def _heads(lines: list[str], name: str) -> list[int]:
-    head = re.compile(rf"\s*class {re.escape(name)}\b")
-    return [number for number, line in enumerate(lines) if "class " in line and head.match(line)]
+@lru_cache(maxsize=64)
+def _heads(file: str, num_lines: int) -> dict[str, list[int]]:
+    """By name, the lines at which classes of a file begin, as long as it has this many lines."""
+    found: dict[str, list[int]] = {}
+    for number, line in enumerate(linecache.getlines(file)[:num_lines]):
+        head = _HEAD.match(line) if "class " in line else None
+        if head is not None:
+            found.setdefault(head[1], []).append(number)
+    return found
 
 
 def _nearest(cls: type, heads: list[int]) -> int:
@@ -225,6 +233,8 @@ def _root_name(node: ast.expr) -> str | None:
 
 _CONTAINERS = frozenset({nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict})
 _LONGEST_ATTRIBUTE = 32
+_KNOWN_BY_VALUE = frozenset({int, bool, str, type(None)})  # together with their types
+_SIZES = frozenset({(int,) * length for length in range(1, 5)})
 # What every module has for its own bookkeeping; the last is there while calls are intercepted, or after compile().
 _BOOKKEEPING = frozenset(vars(nn.Module())) | {"training", "_compiled_call_impl"}
 
@@ -299,7 +309,8 @@ class ModuleTree:
     def records(self, numbers: Mapping[int, int]) -> tuple[Module, ...]:
         """The modules as records, given the number of each parameter and buffer by its id."""
         attributes = AttributeRecords()
-        return tuple([self._record(number, attributes, numbers) for number in range(len(self.modules))])
+        classes = {kind: class_path(kind) for kind in set(map(type, self.modules))}
+        return tuple([self._record(number, attributes, numbers, classes) for number in range(len(self.modules))])
 
     def sources(self) -> dict[str, Source]:
         """Where each class is defined."""
@@ -307,13 +318,19 @@ class ModuleTree:
         found = ((class_path(cls), source_of(cls)) for cls in classes)
         return {name: source for name, source in found if source is not None}
 
-    def _record(self, number: int, attributes: "AttributeRecords", numbers: Mapping[int, int]) -> Module:
+    def _record(
+        self,
+        number: int,
+        attributes: "AttributeRecords",
+        numbers: Mapping[int, int],
+        classes: Mapping[type[nn.Module], str],
+    ) -> Module:
         module = self.modules[number]
         own = vars(module)
         parameters, buffers = own["_parameters"], own["_buffers"]
         return Module(
             path=self.paths[number],
-            class_name=class_path(type(module)),
+            class_name=classes[type(module)],
             parent=self.parents[number],
             attributes=attributes.of(module),
             parameters=tuple(
@@ -347,7 +364,7 @@ class ModuleTree:
 class AttributeRecords:
     """The attributes that configure modules: scalars and short sequences of them.
 
-    Layers of a stack have the same objects as attributes, which are described once.
+    Layers of a stack have equal attributes, which are described once.
     """
 
     def __init__(self) -> None:
@@ -358,8 +375,13 @@ class AttributeRecords:
         """The attributes of one module that can be written down."""
         attributes = vars(module)
         names = _public(tuple(attributes))
-        values = [attributes[name] for name in names]
-        key = (names, *[value if type(value) is tuple and _is_sizes(value) else id(value) for value in values])
+        values = list(map(attributes.__getitem__, names))
+        kinds = tuple(map(type, values))
+        parts = values.copy()
+        for place in _places_known_by_id(kinds):
+            value = values[place]
+            parts[place] = value if kinds[place] is tuple and is_sizes(value) else id(value)
+        key = (names, kinds, *parts)
         known = self._known.get(key)
         if known is None:
             self._values.append(values)
@@ -368,15 +390,21 @@ class AttributeRecords:
         return known
 
 
+@lru_cache(maxsize=4096)
+def _places_known_by_id(kinds: tuple[type, ...]) -> tuple[int, ...]:
+    """Which of some values are compared by identity: two floats may be equal and differ by their sign."""
+    return tuple(place for place, kind in enumerate(kinds) if kind not in _KNOWN_BY_VALUE)
+
+
 @cache
 def _public(names: tuple[str, ...]) -> tuple[str, ...]:
     """Of the names of a module's attributes, those that are written down."""
     return tuple(name for name in configuring(names) if name[0] != "_")
 
 
-def _is_sizes(value: tuple[object, ...]) -> bool:
+def is_sizes(value: Any) -> bool:
     """Whether a tuple has nothing but integers, as kernel sizes have: it is then known by its value."""
-    return not {int}.symmetric_difference(map(type, value))
+    return tuple(map(type, value)) in _SIZES
 
 
 @cache

@@ -128,7 +128,7 @@ def modules_kept(modules: list[nn.Module], *, real: bool) -> Iterator[None]:
     before = _Kept(modules)
     gradients = [
         (parameter, parameter.grad)
-        for module in modules
+        for module in (modules if real else ())  # stand-ins have gradients of their own
         for parameter in module._parameters.values()
         if parameter is not None
     ]
@@ -161,9 +161,12 @@ class _Kept:
         for module in modules:
             attributes = vars(module)
             self._filled.append((attributes, attributes.copy()))
-            dictionaries = [value for value in attributes.values() if type(value) in _DICTIONARIES]
-            self._filled += [(value, value.copy()) for value in dictionaries if value]
-            self._empty += [value for value in dictionaries if not value]
+            for value in attributes.values():
+                if type(value) in _DICTIONARIES:
+                    if value:
+                        self._filled.append((value, value.copy()))
+                    else:
+                        self._empty.append(value)
 
     def restore(self) -> None:
         for dictionary in filter(None, self._empty):

@@ -225,11 +225,7 @@ class Run:
 
     def _number_held_tensors(self, kept: ExitStack) -> None:
         """Number parameters and buffers as the model holds them, then let it hold what this world has for them."""
-        add, exchanges = self._tensors.add_held, self._world.exchanges
-        self._held_numbers = {
-            id(tensor): add(tensor, kind=kind, name=path, exchanged=kind != "constant" and exchanges(tensor))
-            for kind, path, tensor in self._tree.held_tensors()
-        }
+        self._held_numbers = self._tensors.number_held(self._tree.held_tensors(), self._world.exchanges)
         kept.enter_context(exchanged(self._tree.modules, self._held_as))
 
     def _held_as(self, tensor: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ from torchstone.capture.view_rules import (
     like,
     pointwise,
     row_major,
+    suggests_channels_last,
 )
 
 Arguments = tuple[Any, ...]
@@ -55,8 +56,12 @@ _LIKE_INPUT = frozenset({
 _IN_PLACE = frozenset({
     _aten.hardswish_.default, _aten.hardtanh_.default, _aten.hardsigmoid_.default, _aten.leaky_relu_.default,
     _aten.relu_.default, _aten.silu_.default, _aten.sigmoid_.default, _aten.tanh_.default,
-    _aten.add_.Tensor, _aten.sub_.Tensor, _aten.mul_.Tensor, _aten.div_.Tensor,
+    _aten.add_.Tensor, _aten.sub_.Tensor, _aten.mul_.Tensor, _aten.div_.Tensor, _aten.add_.Scalar, _aten.mul_.Scalar,
 })  # fmt: skip
+_RESIZING = (
+    _aten.upsample_nearest2d.default, _aten._upsample_nearest_exact2d.default, _aten.upsample_bilinear2d.default,
+    _aten.upsample_bicubic2d.default, _aten._upsample_bilinear2d_aa.default, _aten._upsample_bicubic2d_aa.default,
+)  # fmt: skip
 _SPATIAL = (1, 2, 3)  # dimensions of a signal, an image, a volume
 _IMAGE = 4  # dimensions of a batch of images
 _MAX_POOL = _aten.max_pool2d_with_indices.default
@@ -68,7 +73,9 @@ _KEYWORDS: dict[OpOverload, frozenset[str]] = {  # that change nothing about the
     _aten.add.Tensor: frozenset({"alpha"}),
     _aten.sub.Tensor: frozenset({"alpha"}),
     _aten.clone.default: frozenset({"memory_format"}),
-    _ATTENTION: frozenset({"scale"}),
+    _ATTENTION: frozenset({"scale", "attn_mask"}),
+    _aten.var.correction: frozenset({"correction", "keepdim"}),
+    _aten.addcmul.default: frozenset({"value"}),
 }
 
 
@@ -85,6 +92,7 @@ class Recipe:
 
 
 _NO_RECIPE = Recipe()
+MADE_SMALL = Recipe()  # of an op that is given no tensor and makes a small one: it runs, and need not be measured first
 Made = list[tuple[tuple[int, ...], tuple[int, ...]]]  # shape and strides of each result
 
 
@@ -159,7 +167,7 @@ class ShapeRules:
 
     def run(self, op: OpOverload, args: Arguments, kwargs: Mapping[str, object], tensors: Sequence[Tensor]) -> Any:
         """The result of an op on fake tensors; None where there is no rule for the op or for these arguments."""
-        if op in _IN_PLACE and _changes_nothing_but_values(args, kwargs, tensors):
+        if changes_only_values(op, args, kwargs):
             return args[0]
         recipe = self.ruled(op, args, kwargs, tensors)
         made = None if recipe is None else self.repeated(recipe, args)
@@ -220,56 +228,32 @@ def _is_float(tensor: Tensor) -> bool:
 
 
 def _is_image(tensor: Tensor) -> bool:
-    """Whether a floating-point tensor fills its memory row by row or, as images may, channels last."""
-    return _is_float(tensor) and (_is_row_by_row(tensor) or _is_channels_last(tensor))
-
-
-def _is_row_by_row(tensor: Tensor) -> bool:
-    """Whether an image is like a contiguous one, or a part of its channels: images may lie further apart."""
-    strides, full = tensor.stride(), row_major(tensor.shape)
-    if strides == full or tensor.dim() != _IMAGE:  # a signal of one channel may be taken for channels last
-        return strides == full
-    if strides[1:] == full[1:] and strides[0] > full[0] and min(tensor.shape) > 1:
-        return True
-    return tensor.is_contiguous() and not tensor.is_contiguous(memory_format=torch.channels_last)
+    """Whether kernels choose between row by row and channels last for a floating-point tensor as they do for images."""
+    return _is_float(tensor) and (tensor.dim() == _IMAGE or tensor.stride() == row_major(tensor.shape))
 
 
 def _is_convolved(tensor: Tensor) -> bool:
-    """Whether a convolution knows the order of an image: as above, or a part of the channels of a channels-last one."""
-    return _is_image(tensor) or (_is_float(tensor) and _is_part_of_channels_last(tensor))
-
-
-def _is_part_of_channels_last(tensor: Tensor) -> bool:
-    """Whether an image lies channels last with a gap behind the channels of each point."""
-    if tensor.dim() != _IMAGE or min(tensor.shape) <= 1:
-        return False
-    images, channels, rows, points = tensor.stride()
-    height, width = tensor.shape[2:]
-    return channels == 1 and points > tensor.shape[1] and rows == points * width and images == rows * height
-
-
-def _is_channels_last(tensor: Tensor) -> bool:
-    """Whether kernels take images for channels last: they look at the strides, also at that of a single image."""
-    return tensor.dim() == _IMAGE and not tensor.is_contiguous() and tensor.stride() == channels_last(tensor.shape)
+    """Whether a convolution knows the order of an image; in float64 it has kernels of its own."""
+    return _is_plain(tensor) or (_is_image(tensor) and tensor.dtype is not torch.float64)
 
 
 def _ordered(given: Tensor, *shapes: Sequence[int]) -> Made:
     """New tensors, the dimensions in the order of an image."""
-    if _is_row_by_row(given):
-        return _contiguous(*shapes)
-    return [(tuple(shape), channels_last(shape)) for shape in shapes]
+    if given.dim() == _IMAGE and suggests_channels_last(given.shape, given.stride()):
+        return [(tuple(shape), channels_last(shape)) for shape in shapes]
+    return _contiguous(*shapes)
 
 
 def _contiguous(*shapes: Sequence[int]) -> Made:
     return [(tuple(shape), row_major(shape)) for shape in shapes]
 
 
-def _changes_nothing_but_values(args: Arguments, kwargs: Mapping[str, object], tensors: Sequence[Tensor]) -> bool:
-    """Whether an op that changes its first argument in place is an ordinary one: nothing to convert, no overlap."""
-    if kwargs.keys() - {"alpha"} or not all(map(_is_float, tensors)) or not fills_memory(args[0]):
+def changes_only_values(op: OpOverload, args: Arguments, kwargs: Mapping[str, object]) -> bool:
+    """Whether an op changes its first argument in place in an ordinary way: nothing to convert, no overlap."""
+    if op not in _IN_PLACE or kwargs.keys() - {"alpha"} or not _is_float(args[0]) or not fills_memory(args[0]):
         return False
     others = [one for one in args[1:] if isinstance(one, bool) or not isinstance(one, int | float)]
-    return all(isinstance(one, Tensor) and _goes_into(one, args[0]) for one in others)
+    return all(isinstance(one, Tensor) and _is_float(one) and _goes_into(one, args[0]) for one in others)
 
 
 def _goes_into(other: Tensor, target: Tensor) -> bool:
@@ -338,9 +322,43 @@ def _concatenated(tensors: Sequence[Tensor], dim: int = 0) -> Made | None:
     rest = {(*one.shape[:dim], *one.shape[dim + 1 :]) for one in tensors}
     if len(rest) != 1 or any(one.dim() != first.dim() or not one.numel() for one in tensors):
         return None
-    if first.dim() in (_IMAGE, _IMAGE + 1) and not all(map(_is_plain, tensors)):  # which may lie channels last
+    shape = (*first.shape[:dim], sum(one.shape[dim] for one in tensors), *first.shape[dim + 1 :])
+    if first.dim() == _IMAGE and all(suggests_channels_last(one.shape, one.stride()) for one in tensors):
+        return [(shape, channels_last(shape))]
+    if first.dim() == _IMAGE + 1 and not all(map(_is_plain, tensors)):  # which may lie channels last
         return None
-    return _contiguous((*first.shape[:dim], sum(one.shape[dim] for one in tensors), *first.shape[dim + 1 :]))
+    return _contiguous(shape)
+
+
+def _stacked(tensors: Sequence[Tensor], dim: int = 0) -> Made | None:
+    shape = list(tensors[0].shape)
+    if any(one.shape != tensors[0].shape for one in tensors) or not -len(shape) - 1 <= dim <= len(shape):
+        return None
+    shape.insert(dim + len(shape) + 1 if dim < 0 else dim, len(tensors))
+    return _contiguous(shape) if 0 not in shape else None
+
+
+def _repeated(given: Tensor, times: Sequence[int]) -> Made | None:
+    new = len(times) - given.dim()
+    if new < 0 or not given.numel() or min(times, default=1) < 1:
+        return None
+    return _contiguous([size * count for size, count in zip([1] * new + list(given.shape), times, strict=True)])
+
+
+def _resized(given: Tensor, size: Sequence[int] | None, *_: object) -> Made | None:
+    """An image in another size; where a scale is given instead, torch works the size out."""
+    if size is None or given.dim() != _IMAGE or not given.numel() or min(size) < 1:
+        return None
+    return _ordered(given, (*given.shape[:2], *size))
+
+
+def _pointwise_of_three(one: Tensor, other: Tensor, third: Tensor, **_keywords: object) -> Made | None:
+    made = pointwise([one, other, third], with_number=False)
+    return None if made is None else [made]
+
+
+def _variance(given: Tensor, dims: Sequence[int] | None, *, keepdim: bool = False, **_keywords: object) -> Made | None:
+    return _reduced(given, dims, keepdim)
 
 
 def _reduced(given: Tensor, dims: Sequence[int] | None, keepdim: bool = False) -> Made | None:  # noqa: FBT001, FBT002 - torch's
@@ -374,7 +392,12 @@ def _product_with_bias(bias: Tensor, one: Tensor, other: Tensor) -> Made | None:
 def _batch_norm(given: Tensor, *rest: Any) -> Made | None:
     """In evaluation, no statistics are saved; those of narrow types have a type of their own."""
     training = rest[4]
-    made = _ordered(given, given.shape)
+    if given.is_contiguous():
+        made = _contiguous(given.shape)
+    elif given.dim() == _IMAGE and given.is_contiguous(memory_format=torch.channels_last):
+        made = [(tuple(given.shape), channels_last(given.shape))]
+    else:
+        made = _ordered(given, given.shape)
     if not training:
         return made + _contiguous((0,), (0,))
     plain = given.dtype is torch.float32 and given.dim() > 1 and given.numel() > 0
@@ -441,6 +464,8 @@ def _padded(given: Tensor, pads: Sequence[int], _value: object = 0) -> Made | No
     shape = list(given.shape)
     if len(pads) % 2 or len(pads) > 2 * len(shape) or not given.numel():
         return None
+    if max(pads, default=0) <= 0 and not _is_plain(given):  # a copy of a part, which lies as the whole does
+        return None if any(pads) else [like(given)]
     for place in range(len(pads) // 2):
         shape[-1 - place] += pads[2 * place] + pads[2 * place + 1]
     return _ordered(given, shape) if min(shape) > 0 else None
@@ -479,12 +504,21 @@ _SUITS: dict[
     _max_pool: _is_image,
     _average_pool: _is_image,
     _padded: _is_image,
+    _resized: _is_image,
+    _repeated: _is_float,
+    _variance: _is_float,
+    _pointwise_of_three: _is_float,
 }
 _RULES: dict[OpOverload, Callable[..., Made | None]] = {
     **dict.fromkeys(_LIKE_INPUT, _like_input),
     **dict.fromkeys((_aten.add.Tensor, _aten.sub.Tensor, _aten.mul.Tensor, _aten.div.Tensor), _pointwise),
     _aten.cat.default: _concatenated,
     **dict.fromkeys((_aten.mean.dim, _aten.sum.dim_IntList, _aten.amax.default), _reduced),
+    _aten.stack.default: _stacked,
+    _aten.repeat.default: _repeated,
+    _aten.addcmul.default: _pointwise_of_three,
+    _aten.var.correction: _variance,
+    **dict.fromkeys(_RESIZING, _resized),
     _aten.linalg_vector_norm.default: _norm,
     _aten._softmax.default: _softmax,
     _aten.mm.default: _product,

@@ -43,6 +43,7 @@ class Descriptions:
         self.results: dict[int, Any] = {}  # by the number of a call: how its result is made again
         self._stand_in = stand_in
         self._numbers: dict[tuple[object, ...], int] = {}
+        self._fakes: dict[tuple[int, bool], int] = {}  # by description and whether it requires a gradient
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -65,6 +66,14 @@ class Descriptions:
         )
         number = self._numbers.get(key)
         return self._add(key, tensor) if number is None else number
+
+    def fake_spec(self, fake: FakeTensor, spec: int) -> int:
+        """The number of the description of a fake tensor that stands for a plain one with another description."""
+        key = (spec, fake.requires_grad)
+        number = self._fakes.get(key)
+        if number is None:
+            number = self._fakes[key] = self.spec_number(fake)
+        return number
 
     def call_number(self, key: object) -> int:
         """The number of an op call with arguments that look like these."""
@@ -105,6 +114,8 @@ class TensorColumns:
         self.num_storages = 0
         self._count = 0
         self.exchanged: dict[int, int] = {}  # by id: descriptions of held tensors in whose place stand-ins run
+        self.held: dict[int, int] = {}  # by id: their numbers
+        self._lasting: list[Tensor] = []  # these tensors, whose ids must not be given again
         self.gradients: dict[int, int] = {}  # parameter -> what the backward pass left for it
         self._external: list[ExternalTensor] = []
         self._constants: list[int] = []  # those of the external ones that the code brought along
@@ -139,6 +150,9 @@ class TensorColumns:
 
     def number_of(self, tensor: Tensor) -> int:
         """The number of a tensor; one never seen before is a constant that the code brought along."""
+        held = self.held.get(id(tensor))
+        if held is not None:
+            return held
         mark = getattr(tensor, _MARK, None)
         if mark is not None and mark[0] is self:
             return int(mark[1])
@@ -152,15 +166,16 @@ class TensorColumns:
         numbers = []
         for tensor in tensors:
             columns, number, _, _ = getattr(tensor, _MARK, _UNMARKED)
-            if columns is not self:
+            found = number if columns is self else self.held.get(id(tensor))
+            if found is None:
                 return None
-            numbers.append(number)
+            numbers.append(found)
         return numbers
 
     def is_known(self, tensor: Tensor) -> bool:
         """Whether the tensor has a number already."""
         mark = getattr(tensor, _MARK, None)
-        return mark is not None and mark[0] is self
+        return (mark is not None and mark[0] is self) or id(tensor) in self.held
 
     def add_external(self, tensor: Tensor, *, kind: str, name: str) -> int:
         """Give a number to a tensor that no recorded op made."""
@@ -183,17 +198,29 @@ class TensorColumns:
             self._add_inside(part, storage, f"{name}.{part_name}")
         return number
 
-    def add_held(self, tensor: Tensor, *, kind: str, name: str, exchanged: bool) -> int:
-        """Give a number to a tensor that a module holds, unless it has one.
+    def number_held(
+        self, held: Iterable[tuple[str, str, Tensor]], exchanges: Callable[[Tensor], bool]
+    ) -> dict[int, int]:
+        """Give a number to each tensor that modules hold, by kind, name and tensor; gives the numbers by id.
 
         Where something else runs in the place of a plain one, nothing changes the tensor itself, and it lives as long
-        as the model does: its memory need not be watched.
+        as the model does: its memory need not be watched, and it needs no mark.
         """
-        columns, number, _, _ = getattr(tensor, _MARK, _UNMARKED)
-        if columns is self:
-            return int(number)
-        if not exchanged or type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
-            return self.add_external(tensor, kind=kind, name=name)
+        numbers: dict[int, int] = {}
+        for kind, name, tensor in held:
+            place = id(tensor)
+            if place in numbers:
+                continue
+            plain = kind != "constant" and type(tensor) in _PLAIN and tensor.layout is torch.strided
+            if plain and exchanges(tensor):
+                self.held[place] = numbers[place] = self._add_lasting(tensor, kind, name)
+            elif self.is_known(tensor):
+                numbers[place] = self.number_of(tensor)
+            else:
+                numbers[place] = self.add_external(tensor, kind=kind, name=name)
+        return numbers
+
+    def _add_lasting(self, tensor: Tensor, kind: str, name: str) -> int:
         memory = tensor.untyped_storage()
         pointer = memory._cdata
         shared = self._external_storages.get(pointer)
@@ -203,10 +230,12 @@ class TensorColumns:
             self._external_storages[pointer] = (storage, None)
         else:
             storage = shared[0]
-        spec = self.exchanged[id(tensor)] = self.known.spec_number(tensor)
-        number = self.add(tensor, storage, spec)
+        number = self._count
+        self._count += 1
+        self.spec_of[number] = self.exchanged[id(tensor)] = self.known.spec_number(tensor)
+        self.storage_of[number] = storage
         self._external.append(ExternalTensor(tensor=number, kind=kind, name=name))
-        self._marked.append(ref(tensor))
+        self._lasting.append(tensor)
         return number
 
     def _add_inside(self, part: Tensor, storage: int, name: str) -> None:
@@ -219,6 +248,10 @@ class TensorColumns:
 
     def mark_like(self, tensor: Tensor, known: Tensor) -> None:
         """Let a tensor stand for another one, and what it is made of for what that is made of."""
+        spec = self.exchanged.get(id(known))
+        if spec is not None and type(tensor) is FakeTensor:  # what it looks like follows from what the other looks like
+            self.mark(tensor, self.held[id(known)], self.known.fake_spec(tensor, spec))
+            return
         self.mark(tensor, self.number_of(known))
         if type(tensor) in _PLAIN:
             return

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.assumed_values import NO_VALUES, AssumedValues
 from torchstone.capture.ops import MASKS, map_tensors, schema_of, tensors_in
-from torchstone.capture.shape_rules import Looks, Recipe, ShapeRules, is_ordinary
+from torchstone.capture.shape_rules import MADE_SMALL, Looks, Recipe, ShapeRules, changes_only_values, is_ordinary
 from torchstone.capture.tables import storage_pointer
 
 _CPU = torch.device("cpu")
@@ -168,6 +168,15 @@ class StandInWorld(World):
         """Arguments with which an op makes real tensors."""
         return kwargs
 
+    def elements_by_rule(
+        self,
+        op: OpOverload,  # noqa: ARG002 - a world may have no rules
+        args: tuple[Any, ...],  # noqa: ARG002
+        kwargs: Mapping[str, object],  # noqa: ARG002
+    ) -> int | None:
+        """How many elements the result of an op has; None where no rule says it."""
+        return None
+
     def keeps_values(self, tensor: Tensor) -> bool:
         """Whether a tensor that comes from no weight keeps its values."""
         return tensor.numel() <= self._most_known
@@ -231,6 +240,8 @@ class StandInWorld(World):
         large = not tensors or any(tensor.numel() > _RUN_WITHOUT_MEASURING for tensor in tensors)
         if large and not schema_of(op).reads_values:  # the size of what is read from values has no other measure
             elements = _elements_made(op, args, tensors)
+            if elements is None:
+                elements = self.elements_by_rule(op, args, kwargs)
             if elements is None or elements > self._most_known:
                 measured = self.run_unknown(op, args, kwargs)
                 if not all(map(self.keeps_values, tensors_in((measured,)))):
@@ -342,17 +353,24 @@ class FakeWorld(StandInWorld):
     ) -> object:
         """Run an op, or make again what a call with arguments that look the same gave."""
         self.gave_new = False
-        if call is None or self.assumed is not None or torch.get_default_dtype() is not torch.float32:
+        if self.assumed is not None or torch.get_default_dtype() is not torch.float32:
             return super().execute(op, args, kwargs)
+        if call is None:
+            return args[0] if changes_only_values(op, args, kwargs) else super().execute(op, args, kwargs)
         recipe = self.results.get(call)
         if recipe is None:
             tensors = list(tensors_in((*args, *kwargs.values())))
-            recipe = self._rules.ruled(op, args, kwargs, tensors)
+            recipe = self._ruled(op, args, kwargs, tensors)
             if recipe is None:
                 result = super().execute(op, args, kwargs)
-                self.results[call] = self._rules.recipe(op, args, tensors, result)
+                made_small = not tensors and isinstance(result, Tensor) and _is_small(result)
+                self.results[call] = MADE_SMALL if made_small else self._rules.recipe(op, args, tensors, result)
                 return result
             self.results[call] = recipe
+        if recipe is MADE_SMALL:
+            self.gave_new = True
+            run: Any = torch.empty if op is _EMPTY else op  # quicker than by its overload
+            return run(*args, **kwargs)
         if not recipe.results and not recipe.views:
             return super().execute(op, args, kwargs)
         result = self._rules.repeated(recipe, args)
@@ -360,6 +378,24 @@ class FakeWorld(StandInWorld):
             return super().execute(op, args, kwargs)
         self.gave_new = not recipe.views
         return result
+
+    def _ruled(
+        self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object], tensors: list[Tensor]
+    ) -> Recipe | None:
+        """How a rule makes the result; where one argument is unknown, the values of the others do not matter."""
+        unknown = [type(one) is FakeTensor for one in tensors]
+        if all(unknown):
+            return self._rules.ruled(op, args, kwargs, tensors)
+        return self._ruled_by_looks(op, args, kwargs) if any(unknown) else None
+
+    def _ruled_by_looks(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> Recipe | None:
+        args, kwargs = map_tensors(self._as_unknown, args), map_tensors(self._as_unknown, dict(kwargs))
+        return self._rules.ruled(op, args, kwargs, list(tensors_in((*args, *kwargs.values()))))
+
+    def elements_by_rule(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> int | None:
+        """How many elements the result of an op has; None where no rule says it."""
+        recipe = self._ruled_by_looks(op, args, kwargs)
+        return sum(prod(shape) for shape, _, _ in recipe.results) if recipe is not None and recipe.results else None
 
     def looks_of(self, tensor: Tensor) -> Looks | None:
         """Shape, strides and type of an ordinary fake tensor."""
@@ -464,6 +500,11 @@ class MetaWorld(StandInWorld):
 
 def _is_plain(tensor: Tensor) -> bool:
     return tensor.layout is torch.strided and type(tensor) in _PLAIN_TENSORS and not tensor.is_quantized
+
+
+def _is_small(tensor: Tensor) -> bool:
+    """Whether a new tensor has values, in whatever capture."""
+    return type(tensor) is Tensor and not tensor.is_meta and tensor.numel() <= _MOST_KNOWN
 
 
 def _elements_made(op: OpOverload, args: tuple[Any, ...], tensors: list[Tensor]) -> int | None:

@@ -177,7 +177,12 @@ def _split_with_sizes(given: Tensor, sizes: Sequence[int], dim: int = 0) -> list
     return views
 
 
+def _alias(given: Tensor) -> list[View]:
+    return [(tuple(given.shape), tuple(given.stride()), int(given.storage_offset()))]
+
+
 VIEW_RULES: dict[OpOverload, Callable[..., list[View] | None]] = {
+    _aten.alias.default: _alias,
     _aten.view.default: _view,
     _aten._unsafe_view.default: _view,
     _aten.permute.default: _permute,
@@ -210,6 +215,19 @@ def channels_last(shape: Sequence[int]) -> tuple[int, ...]:
     outer, channels, height, width = shape
     batches, rows, columns, step = row_major((outer, height, width, channels))
     return batches, step, rows, columns
+
+
+def suggests_channels_last(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether kernels take images for channels last: torch's own rule, which looks at strides of single sizes, too."""
+    channels = strides[1]
+    if not channels:
+        return False
+    least = 0
+    for dim in (1, 3, 2, 0):
+        if shape[dim] == 0 or strides[dim] < least or (dim == 0 and least == channels):
+            return False
+        least = strides[dim] * shape[dim]
+    return True
 
 
 def fills_memory(tensor: Tensor) -> bool:

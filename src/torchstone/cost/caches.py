@@ -130,6 +130,8 @@ def _before(trace: Trace) -> list[_Kept]:
 
 def _attributes(trace: Trace) -> list[_Kept]:
     """States that modules keep as attributes."""
+    if not any(map(is_state, trace.recorded_tensors.external)):  # of which copies are copies
+        return []
     table = trace.tensors
     return [
         _Kept(
@@ -153,11 +155,16 @@ def _after(trace: Trace) -> list[_Kept]:
 
 def _numbered(trace: Trace, spots: Iterator[_Spot | None], tensors: Sequence[int]) -> list[_Kept]:
     """The tensors with their numbers, each piece of memory once: layers may share what they keep."""
+    found = [
+        (spot, tensor)
+        for spot, tensor in zip(spots, tensors, strict=False)
+        if spot is not None and not spot.spec.dtype.startswith(_COUNTERS)
+    ]
+    if not found:
+        return []
     table = trace.tensors
     kept: dict[tuple[int, int], _Kept] = {}  # by storage and where in it
-    for spot, tensor in zip(spots, tensors, strict=False):
-        if spot is None or spot.spec.dtype.startswith(_COUNTERS):
-            continue
+    for spot, tensor in found:
         layer = spot.layer or _Layer(path=spot.path)
         kind = _kind(spot)
         spec = table[tensor].spec  # not that of the call, which has the element type of the capture
