@@ -64,7 +64,7 @@ class _Kept(Record, frozen=True, kw_only=True):
         *outer, _, width = self.spec.shape
         # A block is a piece of memory of its own: it shares no tile of a format such as bfloat8_b with another one.
         shape = (*outer, -(-block // side) * side, -(-width // side) * side)
-        one = msgspec.structs.replace(self.spec, shape=shape, stride=None, storage_offset=0)
+        one = msgspec.structs.replace(self.spec, shape=shape, stride=None, storage_offset=0, stored_bytes=None)
         return _blocks(tokens, self.layer.seen or tokens, block) * (one.size_bytes or 0)
 
 
