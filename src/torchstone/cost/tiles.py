@@ -6,7 +6,7 @@ matrix: so convolutions read them there, and so blocks of values share their sca
 rows are looked up, are not in tiles.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from enum import Enum, auto
 from fractions import Fraction
 from math import ceil, prod
@@ -57,6 +57,16 @@ class TiledForm(Record, frozen=True, kw_only=True):
         if batches != 1 and spec.shape:
             spec = replace(spec, shape=(ceil(spec.shape[0] * batches), *spec.shape[1:]), stride=None, storage_offset=0)
         return _padded(spec, tile, self.form)
+
+    def cut(self, length: int, part: int, dims: Sequence[int]) -> "TiledForm | None":
+        """The part of it with fewer rows or columns: of the first of these dimensions that has the length; or None."""
+        shape = list(self.spec.shape)
+        at = next((dim for dim in dims if -dim <= len(shape) and shape[dim] == length), None)
+        if at is None or self.form is not Form.MATRICES or self.spec.is_packed:
+            return None
+        shape[at] = part
+        cut = replace(self.spec, shape=tuple(shape), stride=None, storage_offset=0, stored_bytes=None)
+        return TiledForm(spec=cut, form=self.form)
 
 
 def tiled_forms(short: Short, storages: Storages) -> dict[int, TiledForm]:
