@@ -188,7 +188,7 @@ def _stored_as(spec: TensorSpec, name: str | None, origin: TensorSpec, form: For
     if not has_blocks(name) or not origin.elements:
         return found
     whole = TensorSpec(shape=shape_in_memory(origin, form), dtype=name).size_bytes or 0
-    return replace(found, stored_bytes=-(-whole * spec.elements // origin.elements))
+    return replace(found, stored_bytes=whole * spec.elements // origin.elements)
 
 
 def _with_tensors(signature: OpSignature, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> OpSignature:
