@@ -182,7 +182,7 @@ def _eager_memory(captured: Trace, rewritten: Trace) -> EagerMemory | None:
 
 def _stored_as(spec: TensorSpec, name: str | None, origin: TensorSpec, form: Form) -> TensorSpec:
     """A tensor in a format; a view of blocks has its part of them, whatever its own rows are."""
-    if not name or spec.dtype not in _FLOATS:
+    if not name or spec.dtype not in _FLOATS or spec.is_packed:
         return spec
     found = replace(spec, dtype=name)
     if not has_blocks(name) or not origin.elements:
