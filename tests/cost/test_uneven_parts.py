@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.distributed.tensor import Shard
 from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -95,6 +97,22 @@ def test_heads_and_vocabularies_that_do_not_divide(
     for model in (LlamaForCausalLM(LlamaConfig(**sizes)), Phi3ForCausalLM(Phi3Config(**sizes))):
         found = _decoded(model, devices)
         assert found.weight_bytes in {_FLOAT * (whole + copies * (head // 2)) for copies in (1, 2)}  # and frequencies
+
+
+@pytest.mark.parametrize("devices", [2, 3, 4, 8])
+def test_attention_without_a_kernel_is_split_by_the_heads_of_queries(devices: int) -> None:
+    """Gemma 2 caps its scores, which it multiplies one by one: two heads of keys do not limit six of queries."""
+    width, heads, keys, head, inner, vocabulary = 48, 6, 2, 10, 96, 96
+    config = Gemma2Config(
+        hidden_size=width, intermediate_size=inner, num_hidden_layers=2, num_attention_heads=heads, head_dim=head,
+        num_key_value_heads=keys, vocab_size=vocabulary, query_pre_attn_scalar=head, **_TOKENS,
+    )  # fmt: skip
+    asked, kept = _up(heads, devices) * head, _up(keys, devices) * head
+    layer = width * (asked + 2 * kept) + asked * width + 3 * width * inner // devices + 4 * width
+    found = _decoded(Gemma2ForCausalLM(config), devices)
+    whole = 2 * layer + width + vocabulary * width
+    numbers = {whole + copies * (head // 2) + scales for copies in (1, 2) for scales in (0, 1)}
+    assert found.weight_bytes in {_FLOAT * one for one in numbers}
 
 
 @pytest.mark.parametrize("devices", [2, 3, 4, 8])

@@ -312,14 +312,22 @@ def _heads(trace: Trace, storages: Storages, state: _Split, devices: int) -> dic
     fused = _fused_projections(state, caches)
     found |= {weight: queries or keys for weight, (queries, keys, _) in fused.items()}
     for weight, sources in state.rows.items():  # the projection after attention reads what all heads of queries give
-        known = [found[source] for source in sources if source in found]
+        known = [source for source in sources if source in found]
         if known:
-            found[weight] = max(known)
+            found[weight] = max(_heads_before(state, weight, source, found[source]) for source in known)
     parts = {storage: _Part.of(count, devices) for storage, count in found.items()}
     for weight, (queries, keys, width) in fused.items():  # the heads of each are split by themselves
         most = (ceil(queries / devices) + 2 * ceil(keys / devices)) * width
         parts[weight] = _Part(state.columns[weight], most)
     return parts
+
+
+def _heads_before(state: _Split, weight: int, source: int, heads: int) -> int:
+    """The heads that a projection reads: without a kernel for attention, those of keys tell how wide a head is."""
+    columns, rows = state.columns.get(source, 0), state.row_counts[weight]
+    if state.queries or not columns or rows * heads % columns:
+        return heads
+    return max(heads, rows * heads // columns)
 
 
 def _heads_of_caches(trace: Trace, storages: Storages, state: _Split) -> dict[int, _Heads]:
