@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from torchstone.capture import capture
 from torchstone.cost import price
@@ -145,6 +146,23 @@ def test_layers_that_share_keys_and_values_keep_none(
 def test_a_static_window_has_room_for_the_window() -> None:
     table = cost("openai/gpt-oss-20b", cache="static", cache_len=500, cache_size=1000, layers=2)
     assert kept(table) == BATCH * 2 * 8 * 64 * 2 * (128 + 1000)
+
+
+@pytest.mark.parametrize("block", [None, 16])
+def test_a_window_of_one_keeps_no_token(block: int | None) -> None:
+    """The new token is all that it sees; transformers slices by minus zero, and keeps the whole sequence."""
+    config = config_of("tiny:mistral")
+    config.sliding_window = 1
+    model = AutoModelForCausalLM.from_config(config).eval()
+    cache = "dynamic" if block is None else "paged"
+    options = InputOptions(batch_size=2, phase="decode", cache_len=33, cache=cache, block_size=block)
+    trace = capture(*load(model, options=options))
+    table = price(trace, Conventions(block_size=block))
+    assert kept(table) == 0
+    assert table.cache is not None
+    assert [(part.kind, part.tokens) for part in table.cache.parts] == [("window", 0)]
+    attended = [one.signature.input_specs[1].shape[2] for one in trace.ops if "attention" in one.op]
+    assert attended == [1] * config.num_hidden_layers
 
 
 def test_a_chunk_is_the_most_that_a_layer_with_chunks_keeps() -> None:

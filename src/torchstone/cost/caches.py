@@ -70,7 +70,7 @@ class _Kept(Record, frozen=True, kw_only=True):
 
 def _blocks(tokens: int, seen: int, block: int) -> int:
     """How many blocks have one of the last tokens of a sequence: a window may begin in the middle of a block."""
-    return -(-seen // block) - (seen - tokens) // block
+    return -(-seen // block) - (seen - tokens) // block if tokens else 0
 
 
 def cache_memory(trace: Trace, block: int | None = None) -> CacheMemory | None:

@@ -15,7 +15,13 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from torchstone.errors import InputError, ModelInputsError
 from torchstone.foreign import foreign_code
-from torchstone.models.example_inputs.cache_kinds import choose_latent_form, empty_cache, is_filled, set_lengths
+from torchstone.models.example_inputs.cache_kinds import (
+    choose_latent_form,
+    empty_cache,
+    empty_closed_windows,
+    is_filled,
+    set_lengths,
+)
 from torchstone.models.example_inputs.context import DEFAULT_SEQ_LEN, InputBuilder, InputContext
 from torchstone.models.example_inputs.text import vocabulary
 from torchstone.models.inputs import Inputs
@@ -63,6 +69,7 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
         name = type(context.model).__name__
         msg = f"{name} returned no cache after the prefill, so it has no decode phase; drop --phase"
         raise ModelInputsError(msg)
+    empty_closed_windows(cache)
     _recast(cache, _dtype_of(context.model))
     set_lengths(cache, cached)
     builder = InputBuilder(context.options.seed)
