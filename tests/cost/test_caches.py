@@ -256,6 +256,19 @@ def test_the_answer_does_not_depend_on_how_the_cache_is_stored(model: str, kind:
     torch.testing.assert_close(*found)
 
 
+def test_a_mask_covers_the_room_where_positions_are_derived_from_it() -> None:
+    """BLOOM adds distances to its scores, one for each place of the mask."""
+    found = []
+    for cache, size in (("dynamic", None), ("static", 30)):
+        options = InputOptions(phase="decode", cache_len=11, batch_size=2, cache=cache, cache_size=size)
+        built, inputs = load("tiny:bloom", device="cpu", options=options)
+        trace = capture(built, inputs)
+        assert trace.failure is None
+        with torch.no_grad():
+            found.append(built(**inputs.kwargs).logits)
+    torch.testing.assert_close(*found)
+
+
 def test_cross_attention_and_states_stand_apart() -> None:
     whisper = cost("openai/whisper-tiny", cache_len=50).cache
     assert whisper is not None

@@ -40,6 +40,7 @@ _NEW_TOKENS = 1
 _UNUSUAL = "torchstone_unusual"
 _OWN_CACHES = ("dynamic", "paged", "absorbed")  # that a model makes by itself
 _READ_BACK = "aten::_local_scalar_dense"
+_MASK_COVERS_ROOM = ("bloom",)  # of a static cache: they derive the positions of keys from their mask
 _TAKE_ALL_TOKENS = ("cpmant",)  # and leave out those in the cache after the embedding
 _SMALL_BYTES = 4 << 30  # of weights that are made to run a prefill
 _FEW_TOKENS = 32  # more than any convolution of a recurrent layer looks back
@@ -350,8 +351,11 @@ def _add_step(builder: InputBuilder, prefill: Inputs, context: InputContext, ids
             builder.add("attention_mask", prefill.kwargs["attention_mask"], "all ones, over the encoder's tokens")
         return
     if "attention_mask" in context.parameters:
-        builder.ones(
-            "attention_mask", (context.batch, cached + _NEW_TOKENS), what="all ones, over the cache and the new token"
-        )
+        seen = cached + _NEW_TOKENS
+        if context.options.cache == "static" and context.config.model_type in _MASK_COVERS_ROOM:
+            mask = (torch.arange(_room(context, cached)) < seen).long().expand(context.batch, -1).contiguous()
+            builder.add("attention_mask", mask, "ones over the cache and the new token, then zeros")
+        else:
+            builder.ones("attention_mask", (context.batch, seen), what="all ones, over the cache and the new token")
     if "position_ids" in context.parameters:
         builder.add("position_ids", torch.full((context.batch, _NEW_TOKENS), cached), "the place after the cache")
