@@ -20,6 +20,9 @@ _attend = nn.functional.scaled_dot_product_attention
 class Keeps(nn.Module):
     """Attention with a cache of fixed size, as GPT-fast and torchtune have it."""
 
+    k_cache: Tensor
+    memory_of_values: Tensor
+
     def __init__(self, batch: int, tokens: int, *, persistent: bool = True, buffers: bool = True) -> None:
         super().__init__()
         self.project = nn.Linear(_WIDTH, _WIDTH, bias=False)
@@ -112,6 +115,8 @@ def test_a_cache_has_many_names(model: Callable[[], nn.Module], batch: int, toke
 
 class Tables(nn.Module):
     """Positions, which torchtune calls a cache, and the statistics of a norm."""
+
+    cache: Tensor
 
     def __init__(self) -> None:
         super().__init__()

@@ -101,7 +101,7 @@ class _Exchange(NamedTuple):
 class _Heads(NamedTuple):
     """Heads of attention, and the columns of one."""
 
-    count: int
+    number: int
     width: int
 
 
@@ -275,12 +275,12 @@ def _sizes_on_one_device(short: Short, storages: Storages, state: _Split, device
 
 def _cut(storage: int, form: TiledForm, part: _Part, state: _Split) -> TiledForm | None:
     """A weight with fewer rows or columns, or data with fewer columns; None for heads, each of which is a matrix."""
+    dims: tuple[int, ...] = (-1,)
+    length = part.whole
     if storage in state.columns:
         length, dims = state.columns[storage], (-2, -1)  # torch keeps the columns of a linear layer as rows
     elif storage in state.row_counts:
         length, dims = state.row_counts[storage], (-1, -2)
-    else:
-        length, dims = part.whole, (-1,)
     return form.cut(length, length * part.most // part.whole, dims)
 
 
@@ -303,8 +303,8 @@ def _heads(trace: Trace, storages: Storages, state: _Split, devices: int) -> dic
     found: dict[int, int] = dict(state.queries)
     widths: dict[int, int] = {storage: state.split[storage] for storage in found if storage in state.split}
     caches = _heads_of_caches(trace, storages, state)
-    found |= {storage: one.count for storage, one in caches.items()}
-    widths |= {storage: one.count * one.width for storage, one in caches.items()}
+    found |= {storage: one.number for storage, one in caches.items()}
+    widths |= {storage: one.number * one.width for storage, one in caches.items()}
     for storage, heads in list(found.items()):
         for weight in state.made_from.get(storage, ()):
             if widths.get(storage) == state.columns.get(weight):
