@@ -5,6 +5,7 @@ from math import prod
 
 import pytest
 import torch
+from msgspec.structs import replace
 from torch import Tensor, nn
 
 from torchstone.capture import capture
@@ -146,3 +147,18 @@ def test_images_in_a_format_lie_as_rows_of_pixels(name: str) -> None:
     trace = capture(nn.Conv2d(64, 32, 1, bias=False), torch.ones(2, 64, 7, 7))
     table = _activations(trace, name)
     assert table.peak.activations_bytes == _SIZES[name](2 * 49, 64) + _SIZES[name](2 * 49, 32)
+
+
+def test_packed_weights_keep_the_bytes_in_which_they_are_stored() -> None:
+    """As torchao leaves them: a matmul reads a subclass of tensor that is made of others."""
+    trace = capture(nn.Linear(64, 32, bias=False), torch.ones(3, 64))
+    table = trace.recorded_tensors
+    stored = 64 * 32 + 32 * _FLOAT
+    packed = tuple(
+        replace(spec, subclass="torchao.Int8Tensor", stored_bytes=stored) if spec.elements == 64 * 32 else spec
+        for spec in table.specs
+    )
+    trace = replace(trace, recorded_tensors=replace(table, specs=packed))
+    for name in ("fp8", "mxfp4", "bfloat8_b"):
+        found = _weights(trace, name)
+        assert found.totals.parameter_bytes == found.peak.weights_bytes == stored, name
