@@ -74,17 +74,22 @@ def test_a_large_tensor_takes_no_memory(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", STAND_INS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_grouped_matmul_keeps_the_element_type_of_a_real_run(mode: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "rows", "columns"),
+    [(torch.float32, 16, 32), (torch.float16, 16, 32), (torch.bfloat16, 16, 32), (torch.float32, 52, 20)],
+)
+def test_grouped_matmul_looks_as_in_a_real_run(mode: str, dtype: torch.dtype, rows: int, columns: int) -> None:
+    """Rows of 52 numbers are whole units of 16 bytes in float32 alone."""
+
     class Experts(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.weight = nn.Parameter(torch.randn(2, 16, 32, dtype=dtype))
+            self.weight = nn.Parameter(torch.randn(2, rows, columns, dtype=dtype))
 
         def forward(self, x: Tensor, ends: Tensor) -> Tensor:
             return aten._grouped_mm(x, self.weight, ends)
 
-    inputs = (torch.randn(8, 16, dtype=dtype), torch.tensor([3, 8], dtype=torch.int32))
+    inputs = (torch.randn(8, rows, dtype=dtype), torch.tensor([3, 8], dtype=torch.int32))
 
     guessed, real = (capture(Experts(), inputs, way).ops[0].signature.output_specs[0] for way in (mode, "cpu"))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from torchstone.capture import capture
 from torchstone.cost import price
@@ -147,6 +148,23 @@ def test_a_static_window_has_room_for_the_window() -> None:
     assert kept(table) == BATCH * 2 * 8 * 64 * 2 * (128 + 1000)
 
 
+@pytest.mark.parametrize("block", [None, 16])
+def test_a_window_of_one_keeps_no_token(block: int | None) -> None:
+    """The new token is all that it sees; transformers slices by minus zero, and keeps the whole sequence."""
+    config = config_of("tiny:mistral")
+    config.sliding_window = 1
+    model = AutoModelForCausalLM.from_config(config).eval()
+    cache = "dynamic" if block is None else "paged"
+    options = InputOptions(batch_size=2, phase="decode", cache_len=33, cache=cache, block_size=block)
+    trace = capture(*load(model, options=options))
+    table = price(trace, Conventions(block_size=block))
+    assert kept(table) == 0
+    assert table.cache is not None
+    assert [(part.kind, part.tokens) for part in table.cache.parts] == [("window", 0)]
+    attended = [one.signature.input_specs[1].shape[2] for one in trace.ops if "attention" in one.op]
+    assert attended == [1] * config.num_hidden_layers
+
+
 def test_a_chunk_is_the_most_that_a_layer_with_chunks_keeps() -> None:
     config = config_of("tiny:llama4_text")
     chunk, head = config.attention_chunk_size, config.head_dim
@@ -233,6 +251,19 @@ def test_the_answer_does_not_depend_on_how_the_cache_is_stored(model: str, kind:
     for cache in ("dynamic", kind):
         options = InputOptions(phase="decode", cache_len=11, batch_size=2, cache=cache)
         built, inputs = load(model, device="cpu", options=options)
+        with torch.no_grad():
+            found.append(built(**inputs.kwargs).logits)
+    torch.testing.assert_close(*found)
+
+
+def test_a_mask_covers_the_room_where_positions_are_derived_from_it() -> None:
+    """BLOOM adds distances to its scores, one for each place of the mask."""
+    found = []
+    for cache, size in (("dynamic", None), ("static", 30)):
+        options = InputOptions(phase="decode", cache_len=11, batch_size=2, cache=cache, cache_size=size)
+        built, inputs = load("tiny:bloom", device="cpu", options=options)
+        trace = capture(built, inputs)
+        assert trace.failure is None
         with torch.no_grad():
             found.append(built(**inputs.kwargs).logits)
     torch.testing.assert_close(*found)

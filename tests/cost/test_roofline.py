@@ -153,8 +153,16 @@ def test_a_t3000_is_four_boards_with_two_chips() -> None:
     )
 
 
+def test_a_galaxy_is_32_chips_and_says_that_no_data_sheet_was_compared() -> None:
+    chip, system = find_hardware("n150"), find_hardware("galaxy")
+    assert system.peak_flops == {dtype: 32 * rate for dtype, rate in chip.peak_flops.items()}
+    assert system.memory_bytes_per_s == 32 * chip.memory_bytes_per_s
+    assert "not verified" in system.note
+
+
 @pytest.mark.parametrize(
-    ("name", "ports", "gigabits"), [("n150", 2, 200), ("n300", 2, 100), ("t3k", 4, 100), ("p150", 4, 800)]
+    ("name", "ports", "gigabits"),
+    [("n150", 2, 200), ("n300", 2, 100), ("t3k", 4, 100), ("p150", 4, 800), ("galaxy", 16, 100)],
 )
 def test_a_link_is_what_the_ports_of_a_chip_send(name: str, ports: int, gigabits: int) -> None:
     assert find_hardware(name).link_bytes_per_s == ports * gigabits * 1e9 / 8

@@ -41,6 +41,8 @@ _NO_LARGER = frozenset({
 _FILLED = frozenset({torch.ops.aten.zeros.default, torch.ops.aten.ones.default, torch.ops.aten.full.default, _EMPTY})
 _COUNTED = frozenset({torch.ops.aten.arange.default, torch.ops.aten.arange.start, torch.ops.aten.arange.start_step})
 _GROUPED_MM = torch.ops.aten._grouped_mm.default
+_NEW_STRIDED = torch.ops.aten.new_empty_strided.default
+_ALIGNMENT_BYTES = 16  # of the rows of a grouped matmul
 _CONVOLUTION = torch.ops.aten.convolution.default
 _VIEW = torch.ops.aten.view.default
 _BATCH_NORM = torch.ops.aten.native_batch_norm.default
@@ -297,10 +299,14 @@ class StandInWorld(World):
         return made
 
     def _run_grouped_mm(self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> object:
-        """Torch's shape rule for grouped matmul refuses element types that its kernel takes: ask it for bfloat16."""
+        """Torch's shape rule for grouped matmul refuses element types that its kernel takes."""
         as_asked = args[0].dtype
-        narrow = [self.make(tensor).to(torch.bfloat16) for tensor in args[:2]]
-        return self.run_unknown(op, (*narrow, *args[2:]), kwargs).to(as_asked)
+        if as_asked.itemsize == torch.bfloat16.itemsize:
+            narrow = [self.make(tensor).to(torch.bfloat16) for tensor in args[:2]]
+            return self.run_unknown(op, (*narrow, *args[2:]), kwargs).to(as_asked)
+        ends = args[2] if len(args) > 2 else kwargs.get("offs")  # noqa: PLR2004 - the third argument
+        shape, strides = _grouped_result(args[0], args[1], ends)
+        return self.run_unknown(_NEW_STRIDED, (args[0], shape, strides), {})
 
     def _places(self, index: Tensor | None) -> tuple[Tensor | None, ...]:
         """An index as places: how many a known mask picks is known, too."""
@@ -333,6 +339,18 @@ class StandInWorld(World):
     def stays_real(self, tensor: Tensor) -> bool:
         """Whether a buffer keeps its values."""
         return not tensor.is_meta and not tensor.is_floating_point() and self.keeps_values(tensor)
+
+
+def _grouped_result(first: Tensor, second: Tensor, ends: Any) -> tuple[list[int], list[int]]:
+    """Shape and strides of a grouped matmul: the dimension of the groups is in one, in both or in neither of two."""
+    aligned = _ALIGNMENT_BYTES // first.dtype.itemsize
+    if any(max(tensor.stride()[-2:]) % aligned for tensor in (first, second)):
+        msg = "strides should be multiple of 16 bytes"
+        raise RuntimeError(msg)
+    rows, columns = first.shape[-2], second.shape[-1]
+    groups = [] if first.dim() != second.dim() else [first.shape[0] if first.dim() > 2 else ends.shape[0]]  # noqa: PLR2004 - matrices
+    step = -(-columns // aligned) * aligned
+    return [*groups, rows, columns], [*([rows * step] if groups else []), step, 1]
 
 
 class FakeWorld(StandInWorld):

@@ -6,25 +6,19 @@ from functools import cache
 from torchstone.cost.registry import extent_bytes
 from torchstone.record.base import Record
 from torchstone.record.module import ModuleCall
-from torchstone.record.tensor import ExternalTensor, TensorSpec
+from torchstone.record.tensor import ExternalTensor, TensorSpec, TensorTable
 from torchstone.record.trace import Trace
 from torchstone.record.value import Entries, Fields, Items, Value
 
-CACHE_NAMES = frozenset(
-    (
-        "past_key_values",
-        "past_key_value",
-        "encoder_past_key_values",
-        "past_buckets_states",
-        "cache_params",
-        "kv_cache",
-        "cache",
-        "mems",
-        "state",
-    )
+_CACHE_NAME = re.compile(
+    r"(encoder_)?past(_key_values?|_keys?|_kvs?|_buckets_states)?|layer_past|presents?(_key_values?)?|cache_params|mems|state"
+    r"|caches?|caches?_(kv|[kv]|keys?|values?)|(\w+_)?(kv|[kv]|keys?|values?)_?caches?"
 )
 _WEIGHTS = frozenset(("parameter", "buffer", "constant"))
-_STATES = ("_state", "_states")  # endings of attributes
+_STATE_NAME = re.compile(r"\w*_states?")  # of attributes
+_KEPT_NAME = re.compile(r"\w*(cache|state|mem)\w*")  # of what a module writes to
+_BATCH_TOKENS_WIDTH = 3
+_APPEND = "aten.cat.default"
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|(?<=\[)\d+(?=\])")
 
 
@@ -48,7 +42,6 @@ def find_ends(trace: Trace) -> Ends:
     names: dict[int, str] = {}
     sizes: dict[int, int] = {}
     weights: set[int] = set()
-    states: set[int] = set()
     for external in table.external:
         tensor, kind = external.tensor, external.kind
         storage, extent = table.storage_of[tensor], extents[table.spec_of[tensor]] or 0
@@ -57,14 +50,18 @@ def find_ends(trace: Trace) -> Ends:
         elif extent > sizes[storage]:
             sizes[storage] = extent
         if kind in _WEIGHTS:
-            (states if kind == "constant" and is_state(external) else weights).add(storage)
+            weights.add(storage)
+    states = {table.storage_of[one.tensor] for one in own_states(trace, table)}
     kept, caches_out, caches_in = _given_and_made(trace)
+    if caches_in and not caches_out:
+        caches_out = _grown(trace, caches_in, kept)
+    kept |= states & _written(trace) if states else set()
     gradients = frozenset(map(table.storage_of.__getitem__, table.gradients.values()))
     return Ends(
         extents=extents,
         names=names,
         sizes=sizes,
-        weights=frozenset(weights),
+        weights=frozenset(weights - states),
         kept=frozenset(kept) | gradients,
         gradients=gradients,
         caches_in=frozenset(caches_in | states),
@@ -72,9 +69,51 @@ def find_ends(trace: Trace) -> Ends:
     )
 
 
-def is_state(external: ExternalTensor) -> bool:
-    """Whether a module keeps a tensor as an attribute from one step to the next, as recurrences do."""
-    return external.kind == "constant" and external.name.endswith(_STATES)
+def is_cache_name(name: object) -> bool:
+    """Whether an argument, a field or a key of this name has what a model keeps from one step to the next."""
+    return isinstance(name, str) and _CACHE_NAME.fullmatch(name) is not None
+
+
+def own_states(trace: Trace, table: TensorTable) -> list[ExternalTensor]:
+    """What modules themselves keep from one step to the next.
+
+    Attributes that are named as states; attributes and buffers named as a KV cache; and those that the run writes to,
+    such as a cache of fixed size. Statistics of a norm, which are written in training, have one dimension.
+    `table` has the tensors of the trace.
+    """
+    found: list[ExternalTensor] = []
+    larger: list[ExternalTensor] = []
+    for external in table.external:
+        if external.kind not in ("buffer", "constant"):
+            continue
+        name, spec = external.name.rpartition(".")[2], table.specs[table.spec_of[external.tensor]]
+        if external.kind == "constant" and _STATE_NAME.fullmatch(name):
+            found.append(external)
+        elif "float" in spec.dtype and len(spec.shape) > 1:
+            has_name = _CACHE_NAME.fullmatch(name) and name != "cache"  # which tables of positions are called, too
+            if has_name:
+                found.append(external)
+            elif len(spec.shape) >= _BATCH_TOKENS_WIDTH or _KEPT_NAME.fullmatch(name):
+                larger.append(external)
+    written = _written(trace) if larger else set()
+    return [*found, *(one for one in larger if table.storage_of[one.tensor] in written)]
+
+
+def _written(trace: Trace) -> set[int]:
+    """The storages that ops write to in place."""
+    if not trace.recorded_ops.writes:
+        return set()
+    storage_of = trace.tensors.storage_of
+    return {storage_of[tensor] for tensors in trace.ops.writes.values() for tensor in tensors}
+
+
+def _grown(trace: Trace, caches: set[int], kept: set[int]) -> set[int]:
+    """What is given back with a cache that came in at its front, in a result that does not name it."""
+    ops, storage_of = trace.ops, trace.tensors.storage_of
+    appends = [number for number, one in enumerate(ops.signatures) if one.op == _APPEND]
+    rows = (row for row, signature in enumerate(ops.signature_of) if signature in appends) if appends else ()
+    made = {storage_of[ops.outputs[row][0]] for row in rows if storage_of[ops.inputs[row][0]] in caches}
+    return made & kept
 
 
 @cache
@@ -91,7 +130,7 @@ def _given_and_made(trace: Trace) -> tuple[set[int], set[int], set[int]]:
     storage_of = trace.tensors.storage_of
     given: list[bool] = []
     for argument in root.signature.arguments:
-        _mark_cached(argument.value, given, inside=argument.name in CACHE_NAMES)
+        _mark_cached(argument.value, given, inside=is_cache_name(argument.name))
     outputs = {storage_of[tensor] for tensor in root.outputs}
     caches_out = {storage_of[tensor] for tensor in cached_outputs(root)}
     caches_in = {storage_of[tensor] for tensor, cached in zip(root.inputs, given, strict=False) if cached}
@@ -114,8 +153,8 @@ def _mark_cached(value: Value, marks: list[bool], *, inside: bool) -> None:
             _mark_cached(item, marks, inside=inside)
     elif isinstance(value, Entries):
         for key, item in value.entries:
-            _mark_cached(item, marks, inside=inside or key in CACHE_NAMES)
+            _mark_cached(item, marks, inside=inside or is_cache_name(key))
     elif isinstance(value, Fields):
         inside = inside or "Cache" in value.class_name.rpartition(".")[2]
         for field, item in value.fields:
-            _mark_cached(item, marks, inside=inside or field in CACHE_NAMES)
+            _mark_cached(item, marks, inside=inside or is_cache_name(field))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from torchstone.cost.boundary_tensors import CACHE_NAMES, is_state
+from torchstone.cost.boundary_tensors import is_cache_name, own_states
 from torchstone.cost.storages import Storages
 from torchstone.record.base import Record
 from torchstone.record.cost import CacheMemory, CachePart, CachePartKind
@@ -64,13 +64,13 @@ class _Kept(Record, frozen=True, kw_only=True):
         *outer, _, width = self.spec.shape
         # A block is a piece of memory of its own: it shares no tile of a format such as bfloat8_b with another one.
         shape = (*outer, -(-block // side) * side, -(-width // side) * side)
-        one = msgspec.structs.replace(self.spec, shape=shape, stride=None, storage_offset=0)
+        one = msgspec.structs.replace(self.spec, shape=shape, stride=None, storage_offset=0, stored_bytes=None)
         return _blocks(tokens, self.layer.seen or tokens, block) * (one.size_bytes or 0)
 
 
 def _blocks(tokens: int, seen: int, block: int) -> int:
     """How many blocks have one of the last tokens of a sequence: a window may begin in the middle of a block."""
-    return -(-seen // block) - (seen - tokens) // block
+    return -(-seen // block) - (seen - tokens) // block if tokens else 0
 
 
 def cache_memory(trace: Trace, block: int | None = None) -> CacheMemory | None:
@@ -123,7 +123,7 @@ def _before(trace: Trace) -> list[_Kept]:
     found = (
         one
         for argument in root.signature.arguments
-        for one in _walk(argument.value, argument.name, inside=argument.name in CACHE_NAMES)
+        for one in _walk(argument.value, argument.name, inside=is_cache_name(argument.name))
     )
     return _numbered(trace, found, root.inputs) + _attributes(trace)
 
@@ -139,10 +139,9 @@ def _attributes(trace: Trace) -> list[_Kept]:
             tensor=one.tensor,
             spec=table[one.tensor].spec,
             layer=_Layer(path=one.name.rpartition(".")[0]),
-            kind=CachePartKind.STATE,
+            kind=CachePartKind.STATE if one.kind == "constant" else CachePartKind.OTHER,
         )
-        for one in table.external
-        if is_state(one)
+        for one in own_states(trace, table)
     ]
 
 
@@ -194,14 +193,14 @@ def _walk(
             yield from _walk(item, f"{path}[{number}]", inside=inside, name=name, layer=layer)
     elif isinstance(value, Entries):
         for key, item in value.entries:
-            below = inside or key in CACHE_NAMES
+            below = inside or is_cache_name(key)
             yield from _walk(item, f"{path}[{key}]" if inside else str(key), inside=below, name=name, layer=layer)
     elif isinstance(value, Fields):
         kind = value.class_name.rpartition(".")[2]
         inside = inside or "Cache" in kind
         layer = _layer(value, path) if inside and kind.endswith("Layer") else layer
         for field, item in value.fields:
-            below = inside or field in CACHE_NAMES
+            below = inside or is_cache_name(field)
             yield from _walk(item, f"{path}.{field}" if inside else field, inside=below, name=field, layer=layer)
 
 

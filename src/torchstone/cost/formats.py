@@ -15,10 +15,11 @@ from torchstone.cost.liveness import live_memory
 from torchstone.cost.registry import find_price
 from torchstone.cost.shorten import shorten
 from torchstone.cost.storages import storages_of
+from torchstone.cost.tiles import Form, image_forms, shape_in_memory
 from torchstone.errors import InputError
 from torchstone.record.cost import Formats, Kind
 from torchstone.record.op import OpSignature
-from torchstone.record.tensor import TensorSpec
+from torchstone.record.tensor import TensorSpec, has_blocks
 from torchstone.record.trace import EagerMemory, Trace
 from torchstone.record.value import replace_tensors
 from torchstone.units import many
@@ -60,7 +61,7 @@ def format_notes(trace: Trace, formats: Formats) -> tuple[str, ...]:
     notes = []
     if formats.weights:
         held = [(table.storage_of[one.tensor], table[one.tensor].spec) for one in table.external]
-        packed = [spec.subclass.rpartition(".")[2] for _, spec in held if spec.stored_bytes is not None]
+        packed = [spec.subclass.rpartition(".")[2] for _, spec in held if spec.is_packed]
         matrices = matrices_of(trace, ends)
         if packed:
             kinds = ", ".join(sorted(set(packed)))
@@ -78,6 +79,8 @@ class _Stored(msgspec.Struct, frozen=True):
 
     spec: int
     format: str | None
+    origin: int  # the spec that the memory was made with
+    form: Form
 
 
 class _Rewriter:
@@ -93,10 +96,16 @@ class _Rewriter:
         table = trace.tensors
         known: dict[_Stored, int] = {}
         self._spec_of: list[int] = []  # of each tensor of the whole trace
-        for spec, storage in zip(table.spec_of, table.storage_of, strict=True):
-            key = _Stored(spec, stored.get(storage, formats.activations))
+        forms = image_forms(trace, ends.weights)
+        was_there = {one.tensor for one in table.external}
+        origins: dict[int, int] = {}
+        for tensor, (spec, storage) in enumerate(zip(table.spec_of, table.storage_of, strict=True)):
+            first = origins.setdefault(storage, spec)
+            origin = spec if tensor in was_there else first
+            form = forms.get(storage, Form.MATRICES)
+            key = _Stored(spec, stored.get(storage, formats.activations), origin, form)
             if key not in known:
-                known[key] = self._number(_stored_as(table.specs[spec], key.format))
+                known[key] = self._number(_stored_as(table.specs[spec], key.format, table.specs[origin], form))
             self._spec_of.append(known[key])
 
     def trace(self) -> Trace:
@@ -171,8 +180,15 @@ def _eager_memory(captured: Trace, rewritten: Trace) -> EagerMemory | None:
     )
 
 
-def _stored_as(spec: TensorSpec, name: str | None) -> TensorSpec:
-    return replace(spec, dtype=name) if name and spec.dtype in _FLOATS else spec
+def _stored_as(spec: TensorSpec, name: str | None, origin: TensorSpec, form: Form) -> TensorSpec:
+    """A tensor in a format; a view of blocks has its part of them, whatever its own rows are."""
+    if not name or spec.dtype not in _FLOATS or spec.is_packed:
+        return spec
+    found = replace(spec, dtype=name)
+    if not has_blocks(name) or not origin.elements:
+        return found
+    whole = TensorSpec(shape=shape_in_memory(origin, form), dtype=name).size_bytes or 0
+    return replace(found, stored_bytes=whole * spec.elements // origin.elements)
 
 
 def _with_tensors(signature: OpSignature, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> OpSignature:

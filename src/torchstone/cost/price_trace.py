@@ -223,8 +223,7 @@ def _totals(costs: Sequence[SignatureCost], parameters: Mapping[TensorSpec, int]
 
 def _filled(conventions: Conventions, trace: Trace, parameters: Collection[TensorSpec]) -> Conventions:
     dtypes = {
-        spec.dtype if spec.stored_bytes is None else f"{spec.dtype} in {spec.subclass.rpartition('.')[2]}"
-        for spec in parameters
+        f"{spec.dtype} in {spec.subclass.rpartition('.')[2]}" if spec.is_packed else spec.dtype for spec in parameters
     }
     return msgspec.structs.replace(
         conventions,

@@ -193,21 +193,26 @@ def bytes_for(spec: TensorSpec, elements: int) -> int:
         raise NoPriceError(msg)
     if isinstance(bits, int):  # whole-number arithmetic alone: formulas are derived by running it on expressions
         return (elements * bits + 7) // 8
-    whole = spec.size_bytes if elements == spec.elements else None  # a block format may pad
-    return ceil(elements * bits / 8) if whole is None else whole
+    whole = spec.size_bytes if elements == spec.elements or spec.stored_bytes is not None else None
+    if whole is None or not spec.elements:
+        return ceil(elements * bits / 8)
+    return -(-whole * elements // spec.elements)  # a block format may pad
 
 
 def extent_bytes(spec: TensorSpec) -> int | None:
     """Bytes of memory from the start of a tensor's storage to its last element; None where it is not known."""
     bits = stored_bits(spec.dtype)
-    if spec.stride is None or spec.stored_bytes is not None:
+    stored = spec.stored_bytes
+    if spec.stride is None or spec.is_packed:
         return spec.size_bytes
     if bits is None:
         return None
     if not spec.elements:
         return 0
     last = spec.storage_offset + sum((size - 1) * stride for size, stride in zip(spec.shape, spec.stride, strict=True))
-    return spec.size_bytes if last + 1 == spec.elements else ceil((last + 1) * bits / 8)
+    if last + 1 == spec.elements:
+        return spec.size_bytes
+    return ceil((last + 1) * bits / 8) if stored is None else -(-stored * (last + 1) // spec.elements)
 
 
 def reads_of(call: OpSignature) -> tuple[int, ...]:

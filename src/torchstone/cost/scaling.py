@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import ceil, prod
 from typing import NamedTuple
 
@@ -10,9 +11,9 @@ import msgspec
 from torchstone.cost.caches import in_blocks
 from torchstone.cost.liveness import largest_sum
 from torchstone.cost.registry import numbers
-from torchstone.cost.shorten import whole
+from torchstone.cost.shorten import Short, whole
 from torchstone.cost.storages import Storages, find_storages
-from torchstone.cost.tiles import in_tiles
+from torchstone.cost.tiles import TiledForm, in_tiles, tiled_forms
 from torchstone.errors import InputError
 from torchstone.record.base import Record
 from torchstone.record.cost import (
@@ -28,6 +29,7 @@ from torchstone.record.cost import (
     TensorParallel,
 )
 from torchstone.record.op import OpCall
+from torchstone.record.tensor import has_blocks
 from torchstone.record.trace import Trace
 
 # What an optimiser adds to a training step: states that are held, and a step over all trainable parameters.
@@ -96,6 +98,25 @@ class _Exchange(NamedTuple):
     size: int
 
 
+class _Heads(NamedTuple):
+    """Heads of attention, and the columns of one."""
+
+    number: int
+    width: int
+
+
+class _Part(NamedTuple):
+    """Columns, rows or heads: all of them, and those of the device that has most."""
+
+    whole: int
+    most: int
+
+    @staticmethod
+    def of(whole: int, devices: int) -> "_Part":
+        """None is divided: 100 columns on three devices are 34 on two of them; of too few heads, each has one."""
+        return _Part(whole, ceil(whole / devices))
+
+
 @dataclass(slots=True, kw_only=True)
 class _Split:
     """What is known while the trace is followed."""
@@ -110,8 +131,9 @@ class _Split:
     gathered: set[int] = field(default_factory=set)  # split storage of which each device has also seen the whole
     columns: dict[int, int] = field(default_factory=dict)  # weight that is split by columns -> how many it has
     rows: dict[int, frozenset[int]] = field(default_factory=dict)  # weight that is split by rows -> weights before it
+    row_counts: dict[int, int] = field(default_factory=dict)  # weight that is split by rows -> how many it has
     queries: dict[int, int] = field(default_factory=dict)  # split storage that attention reads or makes -> heads
-    heads: dict[int, int] = field(default_factory=dict)  # storage or weight whose heads are not divided -> how many
+    parts: dict[int, _Part] = field(default_factory=dict)  # split storage or weight -> that of the device with most
     flops: float = 0.0
     moved: float = 0.0
     seconds: float = 0.0
@@ -160,9 +182,9 @@ class _Split:
         return all(storage in self.gathered for storage in storages if storage in self.split)
 
     def share(self, storages: Sequence[int], devices: int) -> float:
-        """By how much the part of the device with most heads is less than the whole."""
-        heads = next((self.heads[storage] for storage in storages if storage in self.heads), None)
-        return devices if heads is None else heads / ceil(heads / devices)
+        """By how much the part of the device with most is less than the whole."""
+        part = next((self.parts[storage] for storage in storages if storage in self.parts), None)
+        return devices if part is None else part.whole / part.most
 
     def width(self, storages: Sequence[int]) -> int:
         """The whole width of split data among these; 0 where none is split."""
@@ -179,17 +201,19 @@ def split_over(
     } & storages.names.keys()
     costs = (table, prediction)
     state = _followed(trace, costs, devices, _Split(), (weights, storages.cache_inputs))
-    heads = _heads(trace, storages, state)
-    if any(number % devices for number in heads.values()):  # the device with most heads has more than its part
-        state = _followed(trace, costs, devices, _Split(heads=heads), (weights, storages.cache_inputs))
-    state.heads = heads
+    parts = _parts(state, _heads(trace, storages, state, devices), devices)
+    if any(part.most * devices != part.whole for part in parts.values()):  # one device has more than the others
+        state = _followed(trace, costs, devices, _Split(parts=parts), (weights, storages.cache_inputs))
+    state.parts = parts
     if len(trace.module_calls):
         _give_back(storages.kept - storages.gradients, state, storages.sizes, storages.categories)
     hardware = prediction.hardware if prediction else None
     rules = table.conventions
-    stored = in_blocks(trace, in_tiles(whole(trace), storages, rules.tile), rules.block_size, rules.tile)
+    written_out = whole(trace)
+    stored = in_blocks(trace, in_tiles(written_out, storages, rules.tile), rules.block_size, rules.tile)
     states = _optimiser_states(trace, optimiser)
-    return _result(state, devices, _Held.on_one_device(trace, stored, state, devices, states), hardware)
+    sizes = _sizes_on_one_device(written_out, stored, state, devices, rules.tile)
+    return _result(state, devices, _Held.on_one_device(trace, stored, sizes, states), hardware)
 
 
 def _followed(
@@ -224,16 +248,8 @@ class _Held:
         return None if fits and self.unsized else fits
 
     @staticmethod
-    def on_one_device(
-        trace: Trace, storages: Storages, state: _Split, devices: int, states: Mapping[int, int]
-    ) -> "_Held":
+    def on_one_device(trace: Trace, storages: Storages, sizes: list[int], states: Mapping[int, int]) -> "_Held":
         """The trace with the part of each storage that one device has, and the states of an optimizer beside it."""
-        heads = state.heads
-        sizes = list(storages.sizes)
-        for storage in (state.split_weights | state.split.keys()) - state.looked_up:
-            # A head is not divided: with fewer heads than devices, several devices hold the same one.
-            whole = heads.get(storage, devices * sizes[storage] or 1)
-            sizes[storage] = sizes[storage] * ceil(whole / devices) // whole
         part = msgspec.structs.replace(storages, sizes=sizes)
         peak, caches = largest_sum(trace, part)
         weights = [sizes[storage] for storage in storages.names if storages.categories[storage] is Category.WEIGHTS]
@@ -243,26 +259,103 @@ class _Held:
         )
 
 
-def _heads(trace: Trace, storages: Storages, state: _Split) -> dict[int, int]:
+def _sizes_on_one_device(short: Short, storages: Storages, state: _Split, devices: int, tile: int | None) -> list[int]:
+    """Bytes of each storage on the device with most of it; a part is filled up to whole tiles or blocks again."""
+    sizes = list(storages.sizes)
+    forms = tiled_forms(short, storages)
+    for storage in (state.split_weights | state.split.keys()) - state.looked_up:
+        part, form = state.parts.get(storage, _Part(devices, 1)), forms.get(storage)
+        cut = _cut(storage, form, part, state) if form is not None else None
+        if cut is not None and (tile or has_blocks(cut.spec.dtype)):
+            sizes[storage] = cut.size_bytes(tile or 1)
+        else:
+            sizes[storage] = ceil(Fraction(sizes[storage] * part.most, part.whole))
+    return sizes
+
+
+def _cut(storage: int, form: TiledForm, part: _Part, state: _Split) -> TiledForm | None:
+    """A weight with fewer rows or columns, or data with fewer columns; None for heads, each of which is a matrix."""
+    dims: tuple[int, ...] = (-1,)
+    length = part.whole
+    if storage in state.columns:
+        length, dims = state.columns[storage], (-2, -1)  # torch keeps the columns of a linear layer as rows
+    elif storage in state.row_counts:
+        length, dims = state.row_counts[storage], (-1, -2)
+    return form.cut(length, length * part.most // part.whole, dims)
+
+
+def _parts(state: _Split, heads: Mapping[int, _Part], devices: int) -> dict[int, _Part]:
+    """What the device with most has of all that is split: heads where they are known, else rows or columns."""
+    parts = dict(heads)
+    for weight, count in state.row_counts.items():
+        part = parts.setdefault(weight, _Part.of(count, devices))
+        for source in state.rows[weight]:
+            columns = state.columns.get(source, 0)
+            if columns and columns % count == 0:  # two of them in one, such as gate and up, are split one by one
+                parts.setdefault(source, _Part(columns, columns * part.most // part.whole))
+    for storage, width in (*state.columns.items(), *state.split.items()):
+        parts.setdefault(storage, _Part.of(max(width, 1), devices))
+    return parts
+
+
+def _heads(trace: Trace, storages: Storages, state: _Split, devices: int) -> dict[int, _Part]:
     """The heads of each split cache and of what attention asks with and gives, and of the weights around them."""
-    table = trace.tensors
     found: dict[int, int] = dict(state.queries)
     widths: dict[int, int] = {storage: state.split[storage] for storage in found if storage in state.split}
-    for spec, storage in zip(table.spec_of, table.storage_of, strict=True):
-        shape, stride = table.specs[spec].shape, table.specs[spec].stride
-        if stride is not None and len(stride) == _CACHE_RANK and stride[1] == 0:
-            continue  # one head that is seen as many, as the rotary key of latent attention is
-        if storages.categories[storage] is Category.KV_CACHE and storage in state.split and len(shape) == _CACHE_RANK:
-            found[storage], widths[storage] = shape[1], shape[1] * shape[3]
+    caches = _heads_of_caches(trace, storages, state)
+    found |= {storage: one.number for storage, one in caches.items()}
+    widths |= {storage: one.number * one.width for storage, one in caches.items()}
     for storage, heads in list(found.items()):
         for weight in state.made_from.get(storage, ()):
-            if widths.get(storage) == state.columns.get(weight):  # a fused projection has queries, too
+            if widths.get(storage) == state.columns.get(weight):
                 found[weight] = heads
+    fused = _fused_projections(state, caches)
+    found |= {weight: queries or keys for weight, (queries, keys, _) in fused.items()}
     for weight, sources in state.rows.items():  # the projection after attention reads what all heads of queries give
-        known = [found[source] for source in sources if source in found]
+        known = [source for source in sources if source in found]
         if known:
-            found[weight] = max(known)
-    return found
+            found[weight] = max(_heads_before(state, weight, source, found[source]) for source in known)
+    parts = {storage: _Part.of(count, devices) for storage, count in found.items()}
+    for weight, (queries, keys, width) in fused.items():  # the heads of each are split by themselves
+        most = (ceil(queries / devices) + 2 * ceil(keys / devices)) * width
+        parts[weight] = _Part(state.columns[weight], most)
+    return parts
+
+
+def _heads_before(state: _Split, weight: int, source: int, heads: int) -> int:
+    """The heads that a projection reads: without a kernel for attention, those of keys tell how wide a head is."""
+    columns, rows = state.columns.get(source, 0), state.row_counts[weight]
+    if state.queries or not columns or rows * heads % columns:
+        return heads
+    return max(heads, rows * heads // columns)
+
+
+def _heads_of_caches(trace: Trace, storages: Storages, state: _Split) -> dict[int, _Heads]:
+    """The heads of each split cache, as it was made: later views may be transposed."""
+    table = trace.tensors
+    caches: dict[int, _Heads] = {}
+    for spec, storage in zip(table.spec_of, table.storage_of, strict=True):
+        shape, stride = table.specs[spec].shape, table.specs[spec].stride
+        if storage in caches or len(shape) != _CACHE_RANK or (stride is not None and stride[1] == 0):
+            continue  # the last: one head that is seen as many, as the rotary key of latent attention is
+        if storages.categories[storage] is Category.KV_CACHE and storage in state.split:
+            caches[storage] = _Heads(shape[1], shape[3])
+    return caches
+
+
+def _fused_projections(state: _Split, caches: Mapping[int, _Heads]) -> dict[int, tuple[int, int, int]]:
+    """Weights that give queries, keys and values, or the last two: heads of queries, of keys, and their width."""
+    kept: dict[int, set[_Heads]] = {}
+    for storage, heads in caches.items():
+        for weight in state.made_from.get(storage, frozenset()) & state.columns.keys():
+            kept.setdefault(weight, set()).add(heads)
+    fused: dict[int, tuple[int, int, int]] = {}
+    for weight, forms in kept.items():
+        (count, width), *others = forms
+        queries = state.columns[weight] // width - 2 * count
+        if not others and state.columns[weight] % width == 0 and queries >= 0 and queries % count == 0:
+            fused[weight] = (queries, count, width)
+    return fused
 
 
 def _follow(
@@ -289,6 +382,7 @@ def _follow(
     used -= _biases(call, inputs) if width else set()
     if used and width and _is_by_heads(trace, call, used):  # each device has the matrices of its heads
         state.split_weights |= used
+        state.queries.update(dict.fromkeys(used, call.signature.input_specs[0].shape[0]))
         _pass_on(call, cost, (inputs, outputs, width), state, caches)
     elif used:
         _use_weights(trace, call, (inputs, outputs, used), state, by_rows=bool(width))
@@ -328,7 +422,10 @@ def _use_weights(
     """Split a matmul with weights: by rows where it reads split data, by columns where it reads whole data."""
     inputs, outputs, used = storages
     state.split_weights |= used
-    state.rows.update(dict.fromkeys(used if by_rows else (), state.weights_of(inputs)))
+    if by_rows:
+        read = [spec for one, spec in zip(inputs, call.signature.input_specs, strict=True) if one in state.split]
+        state.rows.update(dict.fromkeys(used, state.weights_of(inputs)))
+        state.row_counts.update(dict.fromkeys(used, max(spec.shape[-1] for spec in read)))
     _split_matmul(trace, call, outputs, state, by_rows=by_rows)
     if not by_rows:
         state.made_from.update(dict.fromkeys(outputs, frozenset(used)))

@@ -2,9 +2,12 @@
 
 A piece of memory has the form in which it was there or an op left it, and its last two dimensions are filled up; a
 vector takes a row of tiles. Images lie as rows of pixels with their channels, and the kernels of a convolution as one
-matrix: so convolutions read them there. Whole numbers, and tables of which rows are looked up, are not in tiles.
+matrix: so convolutions read them there, and so blocks of values share their scales. Whole numbers, and tables of which
+rows are looked up, are not in tiles.
 """
 
+from collections.abc import Collection, Sequence
+from enum import Enum, auto
 from fractions import Fraction
 from math import ceil, prod
 
@@ -24,6 +27,14 @@ ONE_BATCH = Fraction(1)
 _IMAGE_RANK = 3  # at least: batch, channels, a line of pixels
 
 
+class Form(Enum):
+    """How a tensor lies in memory."""
+
+    MATRICES = auto()  # its last two dimensions are matrices
+    IMAGE = auto()  # rows of pixels with their channels
+    KERNEL = auto()  # of a convolution: a row for each output
+
+
 def in_tiles(short: Short, storages: Storages, tile: int | None) -> Storages:
     """The same memory with each piece in whole tiles; unchanged without a tile."""
     if tile is None:
@@ -38,15 +49,24 @@ class TiledForm(Record, frozen=True, kw_only=True):
     """How a piece of memory is laid out in tiles."""
 
     spec: TensorSpec
-    is_weight: bool
-    is_image: bool  # or the kernel of a convolution
+    form: Form
 
     def size_bytes(self, tile: int, batches: Fraction = ONE_BATCH) -> int:
         """Its bytes in whole tiles, with the first dimension of another batch."""
         spec = self.spec
         if batches != 1 and spec.shape:
             spec = replace(spec, shape=(ceil(spec.shape[0] * batches), *spec.shape[1:]), stride=None, storage_offset=0)
-        return _padded(spec, tile, _rows_and_channels(spec, is_weight=self.is_weight) if self.is_image else None)
+        return _padded(spec, tile, self.form)
+
+    def cut(self, length: int, part: int, dims: Sequence[int]) -> "TiledForm | None":
+        """The part of it with fewer rows or columns: of the first of these dimensions that has the length; or None."""
+        shape = list(self.spec.shape)
+        at = next((dim for dim in dims if -dim <= len(shape) and shape[dim] == length), None)
+        if at is None or self.form is not Form.MATRICES or self.spec.is_packed:
+            return None
+        shape[at] = part
+        cut = replace(self.spec, shape=tuple(shape), stride=None, storage_offset=0, stored_bytes=None)
+        return TiledForm(spec=cut, form=self.form)
 
 
 def tiled_forms(short: Short, storages: Storages) -> dict[int, TiledForm]:
@@ -56,15 +76,24 @@ def tiled_forms(short: Short, storages: Storages) -> dict[int, TiledForm]:
     for storage, spec in zip(table.storage_of, table.spec_of, strict=True):
         forms.setdefault(storage, spec)
     tables, images = _uses(short.trace)
+    weights = {storage for storage in images if storages.categories[storage] is Category.WEIGHTS}
     return {
-        storage: TiledForm(
-            spec=table.specs[spec],
-            is_weight=storages.categories[storage] is Category.WEIGHTS,
-            is_image=storage in images,
-        )
+        storage: TiledForm(spec=table.specs[spec], form=_form(storage, images, weights))
         for storage, spec in forms.items()
         if storages.sizes[storage] and storage not in tables
     }
+
+
+def image_forms(trace: Trace, weights: Collection[int]) -> dict[int, Form]:
+    """The storages of images and of the kernels of convolutions, and how they lie; those of weights are known."""
+    _, images = _uses(trace)
+    return {storage: _form(storage, images, weights) for storage in images}
+
+
+def _form(storage: int, images: Collection[int], weights: Collection[int]) -> Form:
+    if storage not in images:
+        return Form.MATRICES
+    return Form.KERNEL if storage in weights else Form.IMAGE
 
 
 def _uses(trace: Trace) -> tuple[set[int], set[int]]:
@@ -84,17 +113,17 @@ def _uses(trace: Trace) -> tuple[set[int], set[int]]:
     return tables, images
 
 
-def _rows_and_channels(spec: TensorSpec, *, is_weight: bool) -> tuple[int, int] | None:
-    """The matrix as which an image or a kernel lies; None for what is neither."""
-    if len(spec.shape) < _IMAGE_RANK:
-        return None
+def shape_in_memory(spec: TensorSpec, form: Form) -> tuple[int, ...]:
+    """The shape as which a tensor lies: that of one matrix for an image or a kernel."""
+    if form is Form.MATRICES or len(spec.shape) < _IMAGE_RANK:
+        return spec.shape
     first, second, *rest = spec.shape
-    return (second * prod(rest), first) if is_weight else (first * prod(rest), second)
+    return (first, second * prod(rest)) if form is Form.KERNEL else (first * prod(rest), second)
 
 
-def _padded(spec: TensorSpec, tile: int, matrix: tuple[int, int] | None) -> int:
-    if not spec.is_dense or spec.stored_bytes is not None or "float" not in spec.dtype or not spec.elements:
+def _padded(spec: TensorSpec, tile: int, form: Form) -> int:
+    if not spec.is_dense or spec.is_packed or "float" not in spec.dtype or not spec.elements:
         return spec.size_bytes or 0
-    *outer, rows, columns = (1, 1, *(spec.shape if matrix is None else matrix))
+    *outer, rows, columns = (1, 1, *shape_in_memory(spec, form))
     whole = (*outer, -(-rows // tile) * tile, -(-columns // tile) * tile)
     return TensorSpec(shape=whole, dtype=spec.dtype).size_bytes or 0

@@ -91,6 +91,11 @@ def stored_bits(name: str) -> float | None:
     return block.element_bits if block else element_bits(name)
 
 
+def has_blocks(name: str) -> bool:
+    """Whether values of a format share scales, so that bytes depend on the form in which they are stored."""
+    return name in _BLOCKS
+
+
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """The strides of a tensor whose elements lie row by row."""
     return tuple(accumulate((max(size, 1) for size in shape[:0:-1]), mul, initial=1))[::-1] if shape else ()
@@ -107,7 +112,7 @@ class TensorSpec(Record, frozen=True, kw_only=True, tag="tensor"):
     layout: str = "strided"
     requires_grad: bool = False
     subclass: str = ""  # class path of a tensor subclass, such as a packed weight; "" for a plain tensor
-    stored_bytes: int | None = None  # of a subclass that is made of other tensors: their bytes together
+    stored_bytes: int | None = None  # of a subclass made of other tensors, or of blocks: the bytes that are stored
 
     @property
     def elements(self) -> int:
@@ -118,6 +123,11 @@ class TensorSpec(Record, frozen=True, kw_only=True, tag="tensor"):
     def is_dense(self) -> bool:
         """Whether every element is stored; how many a sparse or nested tensor stores is not recorded."""
         return self.layout in _DENSE
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it is a subclass made of other tensors, such as a weight of torchao."""
+        return bool(self.subclass) and self.stored_bytes is not None
 
     @property
     def is_contiguous(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache, PreTrainedConfig, StaticCache
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -63,11 +63,26 @@ def set_lengths(cache: object, tokens: int) -> None:
 
     Some models read them back to place the new token.
     """
-    for part in (cache, getattr(cache, "self_attention_cache", None)):
-        for layer in getattr(part, "layers", ()):
-            counter = getattr(layer, "cumulative_length", None)
-            if isinstance(counter, torch.Tensor) and counter.is_meta:
-                layer.cumulative_length = torch.tensor(tokens, dtype=counter.dtype)
+    for layer in _own_layers(cache):
+        counter = getattr(layer, "cumulative_length", None)
+        if isinstance(counter, torch.Tensor) and counter.is_meta:
+            layer.cumulative_length = torch.tensor(tokens, dtype=counter.dtype)
+
+
+def empty_closed_windows(cache: object) -> None:
+    """Drop all tokens of layers with a window of one, which sees the new token alone.
+
+    Transformers keeps the last n - 1 tokens of a window of n by a slice, which is the whole sequence where n is 1.
+    """
+    for layer in _own_layers(cache):
+        if type(layer) is DynamicSlidingWindowLayer and layer.sliding_window == 1 and layer.is_initialized:
+            layer.keys, layer.values = layer.keys[..., :0, :], layer.values[..., :0, :]
+
+
+def _own_layers(cache: object) -> list[Any]:
+    """The layers that keep the tokens of a decoder itself."""
+    parts = (cache, getattr(cache, "self_attention_cache", None))
+    return [layer for part in parts for layer in getattr(part, "layers", ())]
 
 
 def is_filled(cache: object) -> bool:

@@ -15,7 +15,13 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from torchstone.errors import InputError, ModelInputsError
 from torchstone.foreign import foreign_code
-from torchstone.models.example_inputs.cache_kinds import choose_latent_form, empty_cache, is_filled, set_lengths
+from torchstone.models.example_inputs.cache_kinds import (
+    choose_latent_form,
+    empty_cache,
+    empty_closed_windows,
+    is_filled,
+    set_lengths,
+)
 from torchstone.models.example_inputs.context import DEFAULT_SEQ_LEN, InputBuilder, InputContext
 from torchstone.models.example_inputs.text import vocabulary
 from torchstone.models.inputs import Inputs
@@ -34,6 +40,7 @@ _NEW_TOKENS = 1
 _UNUSUAL = "torchstone_unusual"
 _OWN_CACHES = ("dynamic", "paged", "absorbed")  # that a model makes by itself
 _READ_BACK = "aten::_local_scalar_dense"
+_MASK_COVERS_ROOM = ("bloom",)  # of a static cache: they derive the positions of keys from their mask
 _TAKE_ALL_TOKENS = ("cpmant",)  # and leave out those in the cache after the embedding
 _SMALL_BYTES = 4 << 30  # of weights that are made to run a prefill
 _FEW_TOKENS = 32  # more than any convolution of a recurrent layer looks back
@@ -63,6 +70,7 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
         name = type(context.model).__name__
         msg = f"{name} returned no cache after the prefill, so it has no decode phase; drop --phase"
         raise ModelInputsError(msg)
+    empty_closed_windows(cache)
     _recast(cache, _dtype_of(context.model))
     set_lengths(cache, cached)
     builder = InputBuilder(context.options.seed)
@@ -343,8 +351,11 @@ def _add_step(builder: InputBuilder, prefill: Inputs, context: InputContext, ids
             builder.add("attention_mask", prefill.kwargs["attention_mask"], "all ones, over the encoder's tokens")
         return
     if "attention_mask" in context.parameters:
-        builder.ones(
-            "attention_mask", (context.batch, cached + _NEW_TOKENS), what="all ones, over the cache and the new token"
-        )
+        seen = cached + _NEW_TOKENS
+        if context.options.cache == "static" and context.config.model_type in _MASK_COVERS_ROOM:
+            mask = (torch.arange(_room(context, cached)) < seen).long().expand(context.batch, -1).contiguous()
+            builder.add("attention_mask", mask, "ones over the cache and the new token, then zeros")
+        else:
+            builder.ones("attention_mask", (context.batch, seen), what="all ones, over the cache and the new token")
     if "position_ids" in context.parameters:
         builder.add("position_ids", torch.full((context.batch, _NEW_TOKENS), cached), "the place after the cache")
