@@ -130,7 +130,10 @@ def _before(trace: Trace) -> list[_Kept]:
 
 def _attributes(trace: Trace) -> list[_Kept]:
     """States that modules keep as attributes."""
-    if not any(map(is_state, trace.recorded_tensors.external)):  # of which copies are copies
+    held = trace.recorded_tensors.external  # of which those in copies are copies
+    if not any(
+        one.kind == "constant" or (one.kind == "buffer" and len(trace.held_spec(one.tensor).shape) > 1) for one in held
+    ):
         return []
     table = trace.tensors
     return [
