@@ -8,6 +8,7 @@ from torchstone.check.runner import Answer
 from torchstone.cli import progress as progress_module
 from torchstone.cli.options import Session
 from torchstone.cli.progress import CheckProgress, step
+from torchstone.cli.terminal import visible
 from torchstone.record.check import Outcome, UnitResult
 
 
@@ -22,7 +23,7 @@ def test_a_step_says_what_it_does_and_how_long_it_took(
 ) -> None:
     with step("loading net.py", watched(monkeypatch)):
         assert capsys.readouterr().err == "loading net.py ..."
-    assert capsys.readouterr().err == "\r\x1b[2Kloading net.py: 0.0 s\n"
+    assert visible(capsys.readouterr().err) == "\r\x1b[2Kloading net.py: 0.0 s\n"
 
 
 def test_a_step_that_fails_ends_its_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

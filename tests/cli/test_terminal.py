@@ -6,18 +6,22 @@ import os
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
 import pytest
 
+from tests.report.traces import transformer
 from torchstone.cli.main import run
-from torchstone.cli.terminal import MAX_ERROR_CHARACTERS, PlainStream, visible
+from torchstone.cli.terminal import MAX_ERROR_CHARACTERS, REDRAWN, PlainStream, visible
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_INTERNAL_ERROR, InputError
+from torchstone.record import codec
+from torchstone.report.text import coloured
 
 ATTACKS = [
     "\x1b]0;title\x07", "\x1b[2J", "\x1b[1A\x1b[2K", "\x1bP+q\x1b\\", "\x9b31m", "\x07", "\x08\x08", "\rover",
-    "\x7f", "\u202eevil", "\u2066x", "\x00", "\ud800",
+    "\x7f", "\u202eevil", "\u2066x", "\u061cx", "\x00", "\x1b[31mred\x1b[0m", "\r\x1b[2Kgone", "\x1b[1;31m", "\ud800",
 ]  # fmt: skip
 
 
@@ -39,7 +43,7 @@ def test_no_control_character_of_data_reaches_the_terminal(attack: str, capsys: 
     assert all(character.isprintable() for character in out.removesuffix("\n"))
 
 
-@pytest.mark.parametrize("attack", [*ATTACKS, "\x1b[31m"])
+@pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("kind", [InputError, RuntimeError])
 def test_nor_in_an_error(attack: str, kind: type[Exception], capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = shown("", capsys, error=kind(f"cannot read a{attack}b\nsecond line"))
@@ -56,7 +60,36 @@ def test_an_error_has_a_limited_length(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_styles_and_the_line_of_progress_stay() -> None:
-    assert visible("\x1b[1mbold\x1b[0m \r\x1b[2Kreading") == "\x1b[1mbold\x1b[0m \r\x1b[2Kreading"
+    assert visible(f"{coloured('bold', 'bold')} {REDRAWN}reading") == "\x1b[1mbold\x1b[0m \r\x1b[2Kreading"
+
+
+def test_the_same_codes_are_written_out_where_they_come_from_data() -> None:
+    assert visible("\x1b[1mbold\x1b[0m \r\x1b[2K") == r"\u001b[1mbold\u001b[0m \u000d\u001b[2K"
+    assert visible(coloured("\r\x1b[2Kgone", "red")) == "\x1b[31m" + r"\u000d\u001b[2Kgone" + "\x1b[0m"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals are those of POSIX")
+def test_a_terminal_gets_no_code_from_a_file(tmp_path: Path) -> None:
+    trace = json.loads(codec.encode(transformer(1)))
+    trace["modules"][1]["class_name"] = "a.\x1b[31mRED\x1b[0m"
+    trace["modules"][2]["path"] = "\r\x1b[2Kgone"
+    (tmp_path / "trace.json").write_text(json.dumps(trace), encoding="utf-8")
+    controller, terminal = os.openpty()
+    program = [sys.executable, "-m", "torchstone", "inspect", str(tmp_path), "--no-color"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200", "TERM": "xterm"}
+    with subprocess.Popen(program, stdout=terminal, stderr=subprocess.DEVNULL, env=environment) as process:
+        os.close(terminal)
+        parts = []
+        with suppress(OSError):  # how Linux says that nobody writes to the terminal any more
+            while part := os.read(controller, 1 << 16):
+                parts.append(part)
+    os.close(controller)
+    shown_text = b"".join(parts).decode().replace("\r\n", "\n")
+
+    assert process.returncode == 0
+    assert r"\u001b[31mRED\u001b[0m" in shown_text
+    assert "\x1b" not in shown_text
+    assert "\r" not in shown_text
 
 
 @pytest.mark.parametrize("attack", ATTACKS[:-1])

@@ -13,11 +13,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+from torchstone.report.text import OWN_CODE
+
 MAX_ERROR_CHARACTERS = 2_000
 
-# Styles and the redrawn line of progress are torchstone's own; colour in data cannot do more than colour
-_OWN = r"\x1b\[(?:0|1|2|31|32)m|\r\x1b\[2K"
-_CONTROL = re.compile(rf"({_OWN})|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+REDRAWN = f"\r\x1b[{OWN_CODE};2K"  # before a line of progress, which takes the place of the one before
+# What data contain is never one of torchstone's own codes: those have a number in them that no file can know
+_CONTROL = re.compile(
+    rf"(\r?\x1b\[){OWN_CODE};(\d+[mK])"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _COLOUR_IN_DATA = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -27,7 +32,7 @@ def visible(text: str) -> str:
 
 
 def _written_out(found: re.Match[str]) -> str:
-    return found[1] or f"\\u{ord(found[0]):04x}"
+    return f"{found[1]}{found[2]}" if found[1] else f"\\u{ord(found[0]):04x}"
 
 
 def one_line(text: str) -> str:
