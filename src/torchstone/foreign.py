@@ -9,6 +9,7 @@ import errno
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
     from typing import Self
 
@@ -70,3 +71,17 @@ _ACTS_OUTSIDE = frozenset({"aten.from_file", "aten._print", "debugprims.load_ten
 def acts_outside(op: str) -> bool:
     """Whether an op, such as aten.mm.default, does more than compute on tensors: a name from a file must not."""
     return op.rpartition(".")[0] in _ACTS_OUTSIDE
+
+
+def computed_tables(names: Iterable[str]) -> str:
+    """The query for those of these tables in a SQLite file that compute what a reader gets, or what a writer stores.
+
+    A view can compute without end, a generated column makes a gigabyte of each row, and a trigger writes what it likes.
+    """
+    listed = ", ".join(f"'{name}'" for name in sorted(names))
+    return f"""
+        SELECT tbl_name FROM sqlite_master
+        WHERE lower(tbl_name) IN ({listed}) AND (type IN ('view', 'trigger') OR type = 'table' AND rootpage = 0)
+        UNION SELECT one.name FROM sqlite_master AS one JOIN pragma_table_xinfo(one.name) AS column
+        WHERE lower(one.name) IN ({listed}) AND one.type = 'table' AND one.rootpage > 0 AND column.hidden > 0
+    """  # noqa: S608 - names that our own code lists
