@@ -60,8 +60,18 @@ class foreign_code:  # noqa: N801 - used as a function, as contextlib.suppress i
             return False
         if isinstance(error, OSError) and error.errno in _EXHAUSTED and not self._exhaustion_is_answer:
             return False
-        self.error = error
+        self.error = _printable(error)
         return True
+
+
+def _printable(error: Exception) -> Exception:
+    """The same error, or one of its name where its own text cannot be made: that is foreign code, too."""
+    try:
+        str(error)
+    except Exception:  # noqa: BLE001 - as above: it may raise anything
+        plain = type(type(error).__name__, (Exception,), {})("its text cannot be shown")
+        return plain.with_traceback(error.__traceback__)
+    return error
 
 
 # Ops that read or write a file of any name, or print to the terminal.

@@ -129,7 +129,7 @@ class CostOptions(Record, frozen=True, kw_only=True):
 @click.option(
     "--tp",
     "devices",
-    type=click.IntRange(min=2),
+    type=click.IntRange(min=2, max=1_000_000),
     metavar="N",
     help="Tensor parallelism: split the matmuls over N devices and count the bytes they exchange.",
 )

@@ -230,7 +230,7 @@ def eval_command(
 @click.option(
     "--tp",
     "devices",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=1_000_000),
     default=1,
     show_default=True,
     help="With --hardware: devices that share the weights; --for TP finds the fewest.",

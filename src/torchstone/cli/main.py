@@ -20,8 +20,9 @@ from click.shell_completion import shell_complete
 from torchstone import __version__
 from torchstone.cli.options import Session
 from torchstone.cli.project_settings import find_settings
-from torchstone.cli.terminal import one_line, plain_output
+from torchstone.cli.terminal import MAX_ERROR_CHARACTERS, one_line, plain_output
 from torchstone.errors import (
+    EXIT_FINDINGS,
     EXIT_FINE,
     EXIT_INTERNAL_ERROR,
     EXIT_INTERRUPTED,
@@ -182,7 +183,7 @@ def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str) 
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
-        error.show()
+        _shortened(error).show()
         return error.exit_code
     except _Terminated as end:
         click.echo("torchstone: terminated", err=True)
@@ -212,14 +213,31 @@ def _invoke(program: click.Command, arguments: Sequence[str], name: str, session
         msg = "an argument contains a null byte, which no file name has"
         raise InputError(msg)
     completion = f"_{name}_COMPLETE".replace("-", "_").upper()
-    if completion in os.environ:
-        return shell_complete(program, {}, name, completion, os.environ[completion])
+    if os.environ.get(completion):
+        return _complete(program, name, completion)
     keep_color = session.uses_color or None  # click would take forced colour out of what goes into a pipe
     with ExitStack() as opened:
         if sys.stdout.isatty():
             opened.enter_context(fitted(get_terminal_size().columns))
         context = opened.enter_context(program.make_context(name, list(arguments), obj=session, color=keep_color))
         return program.invoke(context)
+
+
+def _shortened(error: click.ClickException) -> click.ClickException:
+    """The same error, its text within the limit of all errors: click quotes the whole value of an option."""
+    text = error.format_message()
+    return error if len(text) <= MAX_ERROR_CHARACTERS else click.UsageError(one_line(text), getattr(error, "ctx", None))
+
+
+def _complete(program: click.Command, name: str, variable: str) -> int:
+    try:
+        code = shell_complete(program, {}, name, variable, os.environ[variable])
+    except (KeyError, ValueError):  # what is completed stands in variables of its own
+        code = EXIT_FINDINGS
+    if code != EXIT_FINE:
+        msg = f"{variable} is set, but not as a shell does to complete a command; unset it"
+        raise InputError(msg)
+    return code
 
 
 def _report(error: Exception, session: Session, *, code: int) -> int:

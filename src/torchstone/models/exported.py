@@ -11,6 +11,7 @@ from torchstone.errors import ModelInputsError, UnreadableFileError
 from torchstone.foreign import foreign_code
 from torchstone.models.exported_archive import UnsafeArchiveError, check_archive
 from torchstone.models.inputs import Inputs
+from torchstone.models.prepare import generated, require_room
 
 _LONGEST_REASON = 120
 
@@ -18,7 +19,7 @@ _LONGEST_REASON = 120
 def load_exported(path: Path, *, seed: int) -> tuple[nn.Module, Inputs]:
     """Read an exported program, with its module tree where torch can restore it."""
     program = _read(path)
-    return _module_of(program), _inputs_of(program, path, seed=seed)
+    return _module_of(program), generated(lambda: _inputs_of(program, path, seed=seed), str(path))
 
 
 def _read(path: Path) -> ExportedProgram:
@@ -80,6 +81,7 @@ def _random_like(value: object, generator: torch.Generator, name: str, path: Pat
         msg = f"{path} has no example inputs and its input {name!r} is not a tensor; pass --inputs file.py::get_inputs"
         raise ModelInputsError(msg)
     shape = [int(size) for size in value.shape]
+    require_room(name, shape, value.dtype)
     if value.dtype.is_floating_point:
         return torch.randn(shape, generator=generator).to(value.dtype)
     return torch.ones(shape, dtype=value.dtype)
