@@ -128,6 +128,21 @@ def test_streams_that_are_closed_or_full_change_no_exit_code(streams: str, comma
     assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize("command", ["cache info", "models", "models --json", "completion bash"])
+@pytest.mark.parametrize("streams", [">/dev/full", ">/dev/full 2>&1", "2>/dev/full"])
+def test_a_result_that_cannot_be_written_is_no_success(streams: str, command: str) -> None:
+    line = f"exec {shlex.quote(sys.executable)} -m torchstone {command} {streams}"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TORCHSTONE_CACHE": "kept"}
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, env=environment, timeout=600)
+
+    assert done.returncode == (EXIT_BAD_INPUT if streams.startswith(">") else 0)
+    sentence = (
+        "torchstone: error: the system refused a file or process: No space left on device; run it again once that"
+    )
+    assert done.stderr == (f"{sentence} is resolved\n" if streams == ">/dev/full" else "")
+
+
 @pytest.mark.skipif(os.name != "posix", reason="a folder in use cannot be removed elsewhere")
 def test_a_current_folder_that_was_removed_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from shutil import get_terminal_size
 from traceback import print_exc
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, TextIO
 
 import click
 from click.shell_completion import shell_complete
@@ -22,6 +22,7 @@ from torchstone.cli.options import Session
 from torchstone.cli.project_settings import find_settings
 from torchstone.cli.terminal import MAX_ERROR_CHARACTERS, one_line, plain_output
 from torchstone.errors import (
+    EXIT_BAD_INPUT,
     EXIT_FINDINGS,
     EXIT_FINE,
     EXIT_INTERNAL_ERROR,
@@ -192,9 +193,7 @@ def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str) 
         click.echo("torchstone: interrupted", err=True)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # the reader closed the pipe: let the flush at exit go nowhere
+        _lead_nowhere(sys.stdout)  # the reader closed the pipe
         return EXIT_FINE
     except TorchstoneError as error:
         return _report(error, session, code=error.exit_code)
@@ -255,7 +254,24 @@ def _report(error: Exception, session: Session, *, code: int) -> int:
 def start(program: click.Command = cli, name: str = "torchstone") -> NoReturn:
     """Run a command as this process, which ends with its exit code."""
     gc.set_threshold(_YOUNG_OBJECTS)
-    sys.exit(run(program=program, name=name))
+    code = run(program=program, name=name)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError as error:
+            _lead_nowhere(stream)
+            if stream is sys.stdout and code in (EXIT_FINE, EXIT_FINDINGS) and not isinstance(error, BrokenPipeError):
+                with plain_output():
+                    code = _report(refused_by_system(error), Session(), code=EXIT_BAD_INPUT)
+    sys.exit(code)
+
+
+def _lead_nowhere(stream: TextIO) -> None:
+    """Let what is left in a stream go nowhere: Python would fail to write it at exit, with a code of its own."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def main() -> NoReturn:
