@@ -76,11 +76,13 @@ def _printable(error: Exception) -> Exception:
 
 # Ops that read or write a file of any name, or print to the terminal.
 _ACTS_OUTSIDE = frozenset({"aten.from_file", "aten._print", "debugprims.load_tensor"})
+# The ops of torchvision, torchaudio and torchcodec that do, such as image.write_file; transformers imports these.
+_OUTSIDE = frozenset({"image", "video_reader", "torchaudio", "torchaudio_sox", "torchcodec", "torchcodec_ns"})
 
 
 def acts_outside(op: str) -> bool:
     """Whether an op, such as aten.mm.default, does more than compute on tensors: a name from a file must not."""
-    return op.rpartition(".")[0] in _ACTS_OUTSIDE
+    return op.rpartition(".")[0] in _ACTS_OUTSIDE or op.partition(".")[0] in _OUTSIDE
 
 
 def computed_tables(names: Iterable[str]) -> str:
