@@ -99,6 +99,18 @@ def test_json_stays_json_and_keeps_its_values(attack: str, capsys: pytest.Captur
     assert json.loads(out) == {"name": attack}
 
 
+@pytest.mark.parametrize("attack", ["\u202eevil", "\u2066x", "\u061cx", "\x7f", "\x9b31m", "a\x1b[31m"])
+def test_nor_in_a_document_that_is_written_as_bytes(attack: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    document = json.dumps({"name": attack}, ensure_ascii=False).encode()
+    callback = lambda: click.echo(document)  # noqa: E731 - one line is clearer
+    code = run(["show"], program=click.Group(commands={"show": click.Command("show", callback=callback)}))
+    out = capsysbinary.readouterr().out.decode()
+
+    assert code == 0
+    assert all(character.isprintable() for character in out.removesuffix("\n"))
+    assert json.loads(out) == {"name": attack}
+
+
 def test_characters_that_the_terminal_does_not_have_are_written_out() -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")

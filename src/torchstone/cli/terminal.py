@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 from torchstone.report.text import OWN_CODE
 
@@ -22,6 +22,9 @@ REDRAWN = f"\r\x1b[{OWN_CODE};2K"  # before a line of progress, which takes the 
 _CONTROL = re.compile(
     rf"(\r?\x1b\[){OWN_CODE};(\d+[mK])"
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_CONTROL_BYTES = re.compile(
+    rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]"
 )
 _COLOUR_IN_DATA = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -42,6 +45,24 @@ def one_line(text: str) -> str:
     return visible(line.replace("\x1b", "\\u001b"))
 
 
+class _PlainBuffer:
+    """The bytes of a stream; JSON has no control characters in it but those that change the direction of text."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.as_it_is = stream  # for the output of the user's own programs
+
+    def write(self, content: bytes, /) -> int:
+        """Write UTF-8."""
+        if _CONTROL_BYTES.search(content):
+            self.as_it_is.write(visible(content.decode("utf-8", "surrogateescape")).encode())
+        else:
+            self.as_it_is.write(content)
+        return len(content)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.as_it_is, name)
+
+
 class PlainStream:
     """A text stream in front of another one, which makes control characters visible; all else is that of the other."""
 
@@ -60,6 +81,11 @@ class PlainStream:
                 encoding = self._stream.encoding
                 self._stream.write(shown.encode(encoding, "backslashreplace").decode(encoding))
         return len(text)
+
+    @property
+    def buffer(self) -> "_PlainBuffer":
+        """Where documents are written as bytes."""
+        return _PlainBuffer(self._stream.buffer)
 
     def flush(self) -> None:
         """Send what was written."""
