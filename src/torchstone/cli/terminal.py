@@ -8,14 +8,17 @@ one of these streams, so that no command has to think of it.
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
+import click
+
 from torchstone.report.text import OWN_CODE
 
 MAX_ERROR_CHARACTERS = 2_000
+_SHOWN_WARNINGS = 5
 
 REDRAWN = f"\r\x1b[{OWN_CODE};2K"  # before a line of progress, which takes the place of the one before
 # What data contain is never one of torchstone's own codes: those have a number in them that no file can know
@@ -43,6 +46,14 @@ def one_line(text: str) -> str:
     line = " ".join(_COLOUR_IN_DATA.sub("", text).split("\n")).strip()
     line = line if len(line) <= MAX_ERROR_CHARACTERS else f"{line[:MAX_ERROR_CHARACTERS]}…"
     return visible(line.replace("\x1b", "\\u001b"))
+
+
+def warn(problems: Sequence[str]) -> None:
+    """Print problems that a result is given in spite of, in quiet sessions too: the first ones, and how many more."""
+    for problem in problems[:_SHOWN_WARNINGS]:
+        click.echo(f"torchstone: warning: {one_line(problem)}", err=True)
+    if len(problems) > _SHOWN_WARNINGS:
+        click.echo(f"torchstone: warning: and {len(problems) - _SHOWN_WARNINGS:,} more of this kind", err=True)
 
 
 class _PlainBuffer:
