@@ -69,7 +69,7 @@ def _printable(error: Exception) -> Exception:
     try:
         str(error)
     except Exception:  # noqa: BLE001 - as above: it may raise anything
-        plain = type(type(error).__name__, (Exception,), {})("its text cannot be shown")
+        plain: Exception = type(type(error).__name__, (Exception,), {})("its text cannot be shown")
         return plain.with_traceback(error.__traceback__)
     return error
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from torchstone.cli.options import Session
-from torchstone.cli.terminal import REDRAWN
+from torchstone.cli.terminal import REDRAWN, limited
 from torchstone.units import show_seconds
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class TerminalProgress:
     def note(self, text: str) -> None:
         """Print one line, unless the session is quiet."""
         if not self.session.quiet:
-            click.echo(text, err=True)
+            click.echo(limited(text), err=True)
 
 
 def _is_terminal() -> bool:
@@ -131,7 +131,7 @@ class CheckProgress:
         if not self._quiet:
             if self._shown:
                 click.echo(REDRAWN, err=True, nl=False)
-            click.echo(text, err=True)
+            click.echo(limited(text), err=True)
 
     def on_answer(self, answered: "Answer") -> None:
         """Count one result."""

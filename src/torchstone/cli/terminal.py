@@ -43,9 +43,13 @@ def _written_out(found: re.Match[str]) -> str:
 
 def one_line(text: str) -> str:
     """An error as one line of limited length, without any control character or colour."""
-    line = " ".join(_COLOUR_IN_DATA.sub("", text).split("\n")).strip()
-    line = line if len(line) <= MAX_ERROR_CHARACTERS else f"{line[:MAX_ERROR_CHARACTERS]}…"
+    line = limited(" ".join(_COLOUR_IN_DATA.sub("", text).split("\n")).strip())
     return visible(line.replace("\x1b", "\\u001b"))
+
+
+def limited(text: str) -> str:
+    """The beginning of a text that is longer than an error may be: a note quotes names, too."""
+    return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]}…"
 
 
 def warn(problems: Sequence[str]) -> None:
