@@ -6,6 +6,7 @@ Needs the standard library only.
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -66,12 +67,11 @@ class foreign_code:  # noqa: N801 - used as a function, as contextlib.suppress i
 
 def _printable(error: Exception) -> Exception:
     """The same error, or one of its name where its own text cannot be made: that is foreign code, too."""
-    try:
+    with suppress(Exception):
         str(error)
-    except Exception:  # noqa: BLE001 - as above: it may raise anything
-        plain: Exception = type(type(error).__name__, (Exception,), {})("its text cannot be shown")
-        return plain.with_traceback(error.__traceback__)
-    return error
+        return error
+    plain: Exception = type(type(error).__name__, (Exception,), {})("its text cannot be shown")
+    return plain.with_traceback(error.__traceback__)
 
 
 # Ops that read or write a file of any name, or print to the terminal.

@@ -74,7 +74,12 @@ def test_each_table_of_a_report_is_read_once(report: Path, monkeypatch: pytest.M
     """Not once for each operation: the time would grow with the square of the file."""
     read: list[str] = []
     rows = ttnn_files._Database.rows
-    monkeypatch.setattr(ttnn_files._Database, "rows", lambda self, table: read.append(table) or rows(self, table))
+
+    def counted(self: ttnn_files._Database, table: str) -> list[dict[str, object]]:
+        read.append(table)
+        return rows(self, table)
+
+    monkeypatch.setattr(ttnn_files._Database, "rows", counted)
 
     assert len(read_ttnn_file(report).calls) > 1
     assert sorted(read) == sorted(set(read))

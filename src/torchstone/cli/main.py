@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -229,10 +229,9 @@ def _shortened(error: click.ClickException) -> click.ClickException:
 
 
 def _complete(program: click.Command, name: str, variable: str) -> int:
-    try:
+    code = EXIT_FINDINGS
+    with suppress(KeyError, ValueError):  # what is completed stands in variables of its own
         code = shell_complete(program, {}, name, variable, os.environ[variable])
-    except (KeyError, ValueError):  # what is completed stands in variables of its own
-        code = EXIT_FINDINGS
     if code != EXIT_FINE:
         msg = f"{variable} is set, but not as a shell does to complete a command; unset it"
         raise InputError(msg)
