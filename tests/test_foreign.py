@@ -30,6 +30,20 @@ def test_the_place_in_the_foreign_code_is_kept() -> None:
     assert names == ["test_the_place_in_the_foreign_code_is_kept", "of_a_user"]
 
 
+class UnprintableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def test_an_error_whose_text_cannot_be_made_has_its_name_and_place() -> None:
+    with foreign_code() as ran:
+        of_a_user(UnprintableError())
+
+    assert ran.error is not None
+    assert f"{type(ran.error).__name__}: {ran.error}" == "UnprintableError: its text cannot be shown"
+    assert traceback.extract_tb(ran.error.__traceback__)[-1].name == "of_a_user"
+
+
 def test_code_that_raises_nothing_has_no_error() -> None:
     with foreign_code() as ran:
         answer = 1

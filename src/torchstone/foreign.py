@@ -6,9 +6,11 @@ Needs the standard library only.
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
     from typing import Self
 
@@ -59,14 +61,39 @@ class foreign_code:  # noqa: N801 - used as a function, as contextlib.suppress i
             return False
         if isinstance(error, OSError) and error.errno in _EXHAUSTED and not self._exhaustion_is_answer:
             return False
-        self.error = error
+        self.error = _printable(error)
         return True
+
+
+def _printable(error: Exception) -> Exception:
+    """The same error, or one of its name where its own text cannot be made: that is foreign code, too."""
+    with suppress(Exception):
+        str(error)
+        return error
+    plain: Exception = type(type(error).__name__, (Exception,), {})("its text cannot be shown")
+    return plain.with_traceback(error.__traceback__)
 
 
 # Ops that read or write a file of any name, or print to the terminal.
 _ACTS_OUTSIDE = frozenset({"aten.from_file", "aten._print", "debugprims.load_tensor"})
+# The ops of torchvision, torchaudio and torchcodec that do, such as image.write_file; transformers imports these.
+_OUTSIDE = frozenset({"image", "video_reader", "torchaudio", "torchaudio_sox", "torchcodec", "torchcodec_ns"})
 
 
 def acts_outside(op: str) -> bool:
     """Whether an op, such as aten.mm.default, does more than compute on tensors: a name from a file must not."""
-    return op.rpartition(".")[0] in _ACTS_OUTSIDE
+    return op.rpartition(".")[0] in _ACTS_OUTSIDE or op.partition(".")[0] in _OUTSIDE
+
+
+def computed_tables(names: Iterable[str]) -> str:
+    """The query for those of these tables in a SQLite file that compute what a reader gets, or what a writer stores.
+
+    A view can compute without end, a generated column makes a gigabyte of each row, and a trigger writes what it likes.
+    """
+    listed = ", ".join(f"'{name}'" for name in sorted(names))
+    return f"""
+        SELECT tbl_name FROM sqlite_master
+        WHERE lower(tbl_name) IN ({listed}) AND (type IN ('view', 'trigger') OR type = 'table' AND rootpage = 0)
+        UNION SELECT one.name FROM sqlite_master AS one JOIN pragma_table_xinfo(one.name) AS column
+        WHERE lower(one.name) IN ({listed}) AND one.type = 'table' AND one.rootpage > 0 AND column.hidden > 0
+    """  # noqa: S608 - names that our own code lists

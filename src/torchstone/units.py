@@ -10,7 +10,8 @@ _THOUSAND = 1000
 _KIBI = 1024
 _TEN = 10
 _HUNDRED = 100
-_AMOUNT = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(e\+?(?P<exponent>[0-9]{1,2}))?\s*(?P<unit>[A-Za-z]*)")
+_AMOUNT = re.compile(r"(?P<number>[0-9]{1,99}(\.[0-9]{1,99})?)(e\+?(?P<exponent>[0-9]{1,2}))?\s*(?P<unit>[A-Za-z]*)")
+MOST_BYTES = (1 << 63) - 1  # of any memory or file; the system takes no larger number
 
 
 def show_bytes(count: int) -> str:
@@ -53,8 +54,9 @@ def show_seconds(seconds: float) -> str:
 
 
 def read_bytes(text: str) -> int | None:
-    """A size as people write it: '80GiB', '1.5 MB' (decimal), '4096'; None if it is not a size."""
-    return _read(text, {unit.lower(): _KIBI**power for power, unit in enumerate(_BINARY)} | _decimal_units("b"))
+    """A size as people write it: '80GiB', '1.5 MB' (decimal), '4096'; None if it is not a size of anything."""
+    found = _read(text, {unit.lower(): _KIBI**power for power, unit in enumerate(_BINARY)} | _decimal_units("b"))
+    return None if found is None or found > MOST_BYTES else found
 
 
 def read_count(text: str) -> int | None:

@@ -53,6 +53,10 @@ def test_what_is_no_pcc_is_refused(text: str) -> None:
         ("pcc = true", "must be a number"),
         ("[dtype.number]\npcc = 1", "unknown element type"),
         ("[pattern]\nx = 1", "write tolerances as"),
+        ("pcc = nan", "pcc must be a number"),
+        ("rtol = inf", "rtol must be a number"),
+        ("dtype = 5", "write tolerances as name = number"),
+        ("pattern = ['a']", "write tolerances as name = number"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path, text: str, words: str) -> None:

@@ -183,6 +183,27 @@ def test_a_command_prints_the_completion(shell: str, sign: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "variables",
+    [
+        {"_TORCHSTONE_COMPLETE": "bash_complete"},
+        {"_TORCHSTONE_COMPLETE": "bash_complete", "COMP_WORDS": "torchstone", "COMP_CWORD": "x"},
+        {"_TORCHSTONE_COMPLETE": "other_complete"},
+    ],
+)
+def test_variables_of_completion_that_no_shell_sets_are_one_sentence(
+    variables: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    assert run(["models"]) == errors.EXIT_BAD_INPUT
+    assert capsys.readouterr() == (
+        "",
+        "torchstone: error: _TORCHSTONE_COMPLETE is set, but not as a shell does to complete a command; unset it\n",
+    )
+
+
+@pytest.mark.parametrize(
     ("words", "offered"), [("torchstone ins", "inspect"), ("torchstone inspect --uni", "--unique")]
 )
 def test_commands_and_options_are_completed(

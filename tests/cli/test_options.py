@@ -6,6 +6,7 @@ import pytest
 
 from torchstone.cli.main import run
 from torchstone.cli.options import Session, common_options, options_as
+from torchstone.report.text import coloured
 
 CLEAN = {"NO_COLOR": "", "FORCE_COLOR": "", "TERM": "xterm"}
 
@@ -58,7 +59,7 @@ def test_no_color_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -
 def test_forced_colour_reaches_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("FORCE_COLOR", "1")
-    group = click.Group(commands={"show": click.Command("show", callback=lambda: click.echo("\x1b[1mbold\x1b[0m"))})
+    group = click.Group(commands={"show": click.Command("show", callback=lambda: click.echo(coloured("bold", "bold")))})
 
     assert run(["show"], program=group) == 0
     assert capsys.readouterr().out == "\x1b[1mbold\x1b[0m\n"

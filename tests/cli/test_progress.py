@@ -7,7 +7,8 @@ import pytest
 from torchstone.check.runner import Answer
 from torchstone.cli import progress as progress_module
 from torchstone.cli.options import Session
-from torchstone.cli.progress import CheckProgress, step
+from torchstone.cli.progress import CheckProgress, TerminalProgress, step
+from torchstone.cli.terminal import MAX_ERROR_CHARACTERS, visible
 from torchstone.record.check import Outcome, UnitResult
 
 
@@ -22,7 +23,7 @@ def test_a_step_says_what_it_does_and_how_long_it_took(
 ) -> None:
     with step("loading net.py", watched(monkeypatch)):
         assert capsys.readouterr().err == "loading net.py ..."
-    assert capsys.readouterr().err == "\r\x1b[2Kloading net.py: 0.0 s\n"
+    assert visible(capsys.readouterr().err) == "\r\x1b[2Kloading net.py: 0.0 s\n"
 
 
 def test_a_step_that_fails_ends_its_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,3 +102,10 @@ def test_without_a_terminal_steps_are_lines_and_long_ones_are_heard_of(
     assert lines[0] == "running modules ..."
     assert lines[1].startswith("running modules (")
     assert lines[1].endswith(" so far)")
+
+
+def test_a_note_has_a_limited_length(capsys: pytest.CaptureFixture[str]) -> None:
+    for progress in (TerminalProgress(Session()), CheckProgress(Session())):
+        progress.note("a name: " + "x" * 100_000)
+
+        assert len(capsys.readouterr().err) < MAX_ERROR_CHARACTERS + 10

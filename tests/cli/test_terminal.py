@@ -6,18 +6,22 @@ import os
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
 import pytest
 
+from tests.report.traces import transformer
 from torchstone.cli.main import run
-from torchstone.cli.terminal import MAX_ERROR_CHARACTERS, PlainStream, visible
+from torchstone.cli.terminal import MAX_ERROR_CHARACTERS, REDRAWN, PlainStream, visible
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_INTERNAL_ERROR, InputError
+from torchstone.record import codec
+from torchstone.report.text import coloured
 
 ATTACKS = [
     "\x1b]0;title\x07", "\x1b[2J", "\x1b[1A\x1b[2K", "\x1bP+q\x1b\\", "\x9b31m", "\x07", "\x08\x08", "\rover",
-    "\x7f", "\u202eevil", "\u2066x", "\x00", "\ud800",
+    "\x7f", "\u202eevil", "\u2066x", "\u061cx", "\x00", "\x1b[31mred\x1b[0m", "\r\x1b[2Kgone", "\x1b[1;31m", "\ud800",
 ]  # fmt: skip
 
 
@@ -39,7 +43,7 @@ def test_no_control_character_of_data_reaches_the_terminal(attack: str, capsys: 
     assert all(character.isprintable() for character in out.removesuffix("\n"))
 
 
-@pytest.mark.parametrize("attack", [*ATTACKS, "\x1b[31m"])
+@pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("kind", [InputError, RuntimeError])
 def test_nor_in_an_error(attack: str, kind: type[Exception], capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = shown("", capsys, error=kind(f"cannot read a{attack}b\nsecond line"))
@@ -56,13 +60,54 @@ def test_an_error_has_a_limited_length(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_styles_and_the_line_of_progress_stay() -> None:
-    assert visible("\x1b[1mbold\x1b[0m \r\x1b[2Kreading") == "\x1b[1mbold\x1b[0m \r\x1b[2Kreading"
+    assert visible(f"{coloured('bold', 'bold')} {REDRAWN}reading") == "\x1b[1mbold\x1b[0m \r\x1b[2Kreading"
+
+
+def test_the_same_codes_are_written_out_where_they_come_from_data() -> None:
+    assert visible("\x1b[1mbold\x1b[0m \r\x1b[2K") == r"\u001b[1mbold\u001b[0m \u000d\u001b[2K"
+    assert visible(coloured("\r\x1b[2Kgone", "red")) == "\x1b[31m" + r"\u000d\u001b[2Kgone" + "\x1b[0m"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals are those of POSIX")
+def test_a_terminal_gets_no_code_from_a_file(tmp_path: Path) -> None:
+    trace = json.loads(codec.encode(transformer(1)))
+    trace["modules"][1]["class_name"] = "a.\x1b[31mRED\x1b[0m"
+    trace["modules"][2]["path"] = "\r\x1b[2Kgone"
+    (tmp_path / "trace.json").write_text(json.dumps(trace), encoding="utf-8")
+    controller, terminal = os.openpty()
+    program = [sys.executable, "-m", "torchstone", "inspect", str(tmp_path), "--no-color"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200", "TERM": "xterm"}
+    with subprocess.Popen(program, stdout=terminal, stderr=subprocess.DEVNULL, env=environment) as process:
+        os.close(terminal)
+        parts = []
+        with suppress(OSError):  # how Linux says that nobody writes to the terminal any more
+            while part := os.read(controller, 1 << 16):
+                parts.append(part)
+    os.close(controller)
+    shown_text = b"".join(parts).decode().replace("\r\n", "\n")
+
+    assert process.returncode == 0
+    assert r"\u001b[31mRED\u001b[0m" in shown_text
+    assert "\x1b" not in shown_text
+    assert "\r" not in shown_text
 
 
 @pytest.mark.parametrize("attack", ATTACKS[:-1])
 def test_json_stays_json_and_keeps_its_values(attack: str, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = shown(json.dumps({"name": attack}, ensure_ascii=False), capsys)
 
+    assert json.loads(out) == {"name": attack}
+
+
+@pytest.mark.parametrize("attack", ["\u202eevil", "\u2066x", "\u061cx", "\x7f", "\x9b31m", "a\x1b[31m"])
+def test_nor_in_a_document_that_is_written_as_bytes(attack: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    document = json.dumps({"name": attack}, ensure_ascii=False).encode()
+    callback = lambda: click.echo(document)  # noqa: E731 - one line is clearer
+    code = run(["show"], program=click.Group(commands={"show": click.Command("show", callback=callback)}))
+    out = capsysbinary.readouterr().out.decode()
+
+    assert code == 0
+    assert all(character.isprintable() for character in out.removesuffix("\n"))
     assert json.loads(out) == {"name": attack}
 
 
@@ -93,6 +138,21 @@ def test_streams_that_are_closed_or_full_change_no_exit_code(streams: str, comma
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, env=environment, timeout=600)
 
     assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize("command", ["cache info", "models", "models --json", "completion bash"])
+@pytest.mark.parametrize("streams", [">/dev/full", ">/dev/full 2>&1", "2>/dev/full"])
+def test_a_result_that_cannot_be_written_is_no_success(streams: str, command: str) -> None:
+    line = f"exec {shlex.quote(sys.executable)} -m torchstone {command} {streams}"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TORCHSTONE_CACHE": "kept"}
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, env=environment, timeout=600)
+
+    assert done.returncode == (EXIT_BAD_INPUT if streams.startswith(">") else 0)
+    sentence = (
+        "torchstone: error: the system refused a file or process: No space left on device; run it again once that"
+    )
+    assert done.stderr == (f"{sentence} is resolved\n" if streams == ">/dev/full" else "")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a folder in use cannot be removed elsewhere")

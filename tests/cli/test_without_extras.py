@@ -23,6 +23,7 @@ NEEDS_TORCH = [
     "check net.py --backend eager",
     "check net.py --backend inductor",
     "check gpt2 --backend aot_eager",
+    "check matrix net.py --backend eager --dir out",
     "trace script.py",
     "trace net.py",
     "trace test_net.py",

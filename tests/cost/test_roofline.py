@@ -272,6 +272,11 @@ def test_a_file_with_several_devices_wants_a_name(tmp_path: Path) -> None:
         (MINE.replace("= 2 }", "= nan }"), "bfloat16 in .* above zero, not nan"),
         (MINE + "vector_tflops = 0", "vector_tflops in .* above zero"),
         (MINE + "launch_us = -1", "launch_us in .* above zero"),
+        (MINE + "devices = 0.5", "devices in .* must be a whole number, not 0.5"),
+        (MINE + "tile = 1.5", "tile in .* must be a whole number, not 1.5"),
+        (MINE.replace("= 100", "= 1e308"), "bandwidth_gb_per_s in .* not 1e.308; from 1e-09 to 1e.15 is read"),
+        (MINE.replace("= 100", "= 1e-320"), "bandwidth_gb_per_s in .* not 1e-320"),
+        (MINE.replace("memory_gb = 4", "memory_mib = 1e308"), "memory_mib in .* not 1e.308"),
         (MINE.replace("{ bfloat16 = 2 }", "{}"), "must name rates by element type"),
         (MINE.replace("{ bfloat16 = 2 }", "100"), "must name rates by element type"),
         ("", "describes no device"),
@@ -284,6 +289,13 @@ def test_a_file_that_cannot_be_used_is_told_in_a_sentence(tmp_path: Path, text: 
     path.write_text(text)
     with pytest.raises(InputError, match=message):
         find_hardware(str(path))
+
+
+def test_a_device_has_a_byte_of_memory_at_least(tmp_path: Path) -> None:
+    """How many are needed is divided by it."""
+    path = tmp_path / "small.toml"
+    path.write_text(MINE.replace("memory_gb = 4", "memory_mib = 1e-9"))
+    assert find_hardware(str(path)).memory_bytes == 1
 
 
 def test_a_name_nobody_knows_is_answered_with_the_list() -> None:

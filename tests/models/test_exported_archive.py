@@ -338,6 +338,31 @@ def test_a_program_without_inputs_in_it_is_read(members: Members) -> None:
     assert model(*inputs.args).shape == (6, 1)
 
 
+def test_ops_of_other_packages_that_write_files_are_refused(members: Members, tmp_path: Path) -> None:
+    """torchvision registers such ops when transformers imports it."""
+    library = torch.library.Library("image", "FRAGMENT")
+    library.define("write_anything(Tensor data) -> Tensor")
+    library.impl("write_anything", lambda data: data, "CPU")
+
+    def change(program: Any) -> None:
+        program["graph_module"]["graph"]["nodes"][-1]["target"] = "torch.ops.image.write_anything.default"
+
+    with pytest.raises(UnsafeArchiveError, match=r"it calls 'torch\.ops\.image\.write_anything\.default'"):
+        check_archive(write(tmp_path / "net.pt2", with_program(members, change)))
+
+
+def test_a_program_that_torch_reads_but_cannot_call_is_refused(
+    members: Members, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def change(program: Any) -> None:
+        program["graph_module"]["module_call_graph"].reverse()
+
+    file = write(tmp_path / "net.pt2", with_program(members, change))
+
+    assert run(["inspect", str(file), "--no-cache"]) == EXIT_BAD_INPUT
+    assert "net.pt2 cannot be called (expected first module_call_graph fqn" in capsys.readouterr().err
+
+
 def test_a_deeply_nested_program_is_refused(members: Members) -> None:
     nested = b"[" * 200_000 + b"]" * 200_000
     with pytest.raises(UnsafeArchiveError, match="nested too deeply"):

@@ -116,6 +116,21 @@ def test_a_module_is_taken_as_it_is() -> None:
     assert load(module).model is module
 
 
+@pytest.mark.parametrize("returned", ["Broken.__new__(Broken)", "(Broken.__new__(Broken), (torch.ones(1),))"])
+def test_a_module_that_cannot_list_its_parameters_is_named(tmp_path: Path, returned: str) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(
+        "import torch\n"
+        "class Broken(torch.nn.Module):\n"
+        "    def __getattr__(self, name):\n"
+        "        raise RuntimeError('no ' + name)\n"
+        f"def load_model():\n    return {returned}\n"
+    )
+
+    with pytest.raises(ModelError, match=r"the parameters of what load_model in .* returned cannot be listed: no _"):
+        load(f"{file}::load_model")
+
+
 def test_what_is_no_module_is_refused(net: Path) -> None:
     with pytest.raises(ModelError, match=r"number in .* returned int, not a torch\.nn\.Module"):
         load(f"{net}::number")

@@ -13,10 +13,10 @@ from torchstone.report.inspect_text import (
     tree_text,
     unique_text,
 )
-from torchstone.report.text import coloured, failure_text
+from torchstone.report.text import OWN_CODE, coloured, failure_text
 from torchstone.units import show_count
 
-CODES = re.compile(r"\x1b\[\d+m")
+CODES = re.compile(rf"\x1b\[{OWN_CODE};\d+m")
 PLAIN = TreeOptions()
 EVERYTHING = TreeOptions(columns=COLUMNS)
 

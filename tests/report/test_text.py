@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchstone.report.text import aligned, coloured, fitted, plain
+from torchstone.report.text import OWN_CODE, aligned, coloured, fitted, plain
 
-CODES = re.compile(r"\x1b\[\d+m")
+CODES = re.compile(rf"\x1b\[{OWN_CODE};\d+m")
 words = st.text(alphabet="abcxyz0123456789", min_size=1, max_size=9)
 tables = st.integers(min_value=1, max_value=4).flatmap(
     lambda width: st.lists(st.lists(words, min_size=width, max_size=width), min_size=1, max_size=5)
@@ -55,7 +55,7 @@ def test_no_line_ends_in_spaces() -> None:
 def test_only_a_header_is_bold() -> None:
     rows = [("a",), ("b",)]
 
-    assert aligned(rows, paint=coloured) == "\x1b[1ma\x1b[0m\nb"
+    assert aligned(rows, paint=coloured) == f"\x1b[{OWN_CODE};1ma\x1b[{OWN_CODE};0m\nb"
     assert aligned(rows, paint=coloured, header=False) == "a\nb"
 
 
@@ -65,7 +65,7 @@ def test_no_rows_are_no_text() -> None:
 
 @pytest.mark.parametrize("style", ["bold", "dim", "red", "green"])
 def test_a_style_is_switched_off_again(style: str) -> None:
-    assert re.fullmatch(r"\x1b\[\d+mtext\x1b\[0m", coloured("text", style))
+    assert re.fullmatch(rf"\x1b\[{OWN_CODE};\d+mtext\x1b\[{OWN_CODE};0m", coloured("text", style))
     assert coloured("", style) == ""
 
 

@@ -153,7 +153,7 @@ def test_a_view_in_the_place_of_a_table_is_refused(tmp_path: Path) -> None:
         )
     connection.close()
 
-    with pytest.raises(ValueError, match="it has a view in the place of a table"):
+    with pytest.raises(ValueError, match="it computes what a table has, as a view does"):
         read_database(str(tmp_path / "x.db"), "mm")
 
 

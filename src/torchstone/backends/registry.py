@@ -48,7 +48,7 @@ def read_options(texts: Sequence[str]) -> dict[str, object]:
             raise InputError(msg)
         try:
             options[name] = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # of too many digits or brackets, too
             options[name] = value
     return options
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def _number(text: object, where: str) -> float:
 
 def _from_file(path: Path) -> Tolerances:
     document = parse_toml(read_text(path), origin=str(path))
-    dtypes, patterns = document.pop("dtype", {}), document.pop("pattern", {})
+    dtypes, patterns = (_tables(document.pop(name, {}), path) for name in ("dtype", "pattern"))
     unknown = [name for name in dtypes if element_bits(name) is None]
     if unknown:
         msg = f"{path} has a tolerance for the unknown element type {unknown[0]!r}; write one such as bfloat16"
@@ -77,19 +78,26 @@ def _from_file(path: Path) -> Tolerances:
     )
 
 
-def _table(table: object, path: Path) -> dict[str, float]:
-    if not isinstance(table, Mapping):
+def _tables(found: object, path: Path) -> Mapping[str, object]:
+    if not isinstance(found, Mapping):
         msg = f"{path}: write tolerances as name = number, or under [dtype.NAME] and [pattern.'NAME']"
         raise InputError(msg)
+    return found
+
+
+def _table(found: object, path: Path) -> dict[str, float]:
+    table = _tables(found, path)
     unknown = [name for name in table if name not in NAMES]
     if unknown:
         msg = f"{path} has the unknown tolerance {unknown[0]!r}; there are {', '.join(NAMES)}"
         raise InputError(msg)
-    wrong = [name for name, number in table.items() if isinstance(number, bool) or not isinstance(number, int | float)]
-    if wrong:
-        msg = f"{path}: {wrong[0]} must be a number"
-        raise InputError(msg)
-    return {name: float(number) for name, number in table.items()}
+    numbers: dict[str, float] = {}
+    for name, number in table.items():
+        if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
+            msg = f"{path}: {name} must be a number"
+            raise InputError(msg)
+        numbers[name] = float(number)
+    return numbers
 
 
 # --- Settings and folders ---

@@ -22,6 +22,7 @@ from torchstone.cli.options import (
 )
 from torchstone.cli.progress import CheckProgress, TerminalProgress
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
+from torchstone.units import MOST_BYTES
 
 if TYPE_CHECKING:
     from torchstone.check.settings import Settings
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from torchstone.workflows.check import CheckRequest, ExportedIr
     from torchstone.workflows.check_matrix import MatrixRequest
 
-_SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[KMGT]i?B?|B)?", re.IGNORECASE)
+_SIZE = re.compile(r"(?P<number>\d{1,99}(\.\d{1,99})?)\s*(?P<unit>[KMGT]i?B?|B)?", re.IGNORECASE)
 _POWERS = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -126,11 +127,12 @@ def read_size(text: str | None) -> int | None:
     if text is None:
         return None
     found = _SIZE.fullmatch(text.strip())
-    if found is None or float(found["number"]) == 0:
-        msg = f"--memory-limit {text!r} is not a size; write one such as 4GiB or 512MiB"
+    unit = ((found and found["unit"]) or "B")[0].upper()
+    size = 0 if found is None else int(float(found["number"]) * 1024 ** _POWERS[unit])
+    if not 0 < size <= MOST_BYTES:
+        msg = f"--memory-limit {text!r:.80} is not a size; write one such as 4GiB or 512MiB"
         raise InputError(msg)
-    unit = (found["unit"] or "B")[0].upper()
-    return int(float(found["number"]) * 1024 ** _POWERS[unit])
+    return size
 
 
 @click.group(cls=DefaultCommandGroup, default="run", context_settings={"help_option_names": ["-h", "--help"]})

@@ -10,6 +10,7 @@ import click
 from torchstone.cli.model_options import ModelRequest, model_options
 from torchstone.cli.options import Session, common_options, json_option, options_as, provider_options
 from torchstone.cli.progress import TerminalProgress
+from torchstone.cli.terminal import warn
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
 from torchstone.record.base import Record
 
@@ -129,7 +130,7 @@ class CostOptions(Record, frozen=True, kw_only=True):
 @click.option(
     "--tp",
     "devices",
-    type=click.IntRange(min=2),
+    type=click.IntRange(min=2, max=1_000_000),
     metavar="N",
     help="Tensor parallelism: split the matmuls over N devices and count the bytes they exchange.",
 )
@@ -316,8 +317,7 @@ def _by_formula(request: "CostRequest", options: CostOptions, session: Session) 
 
     agent = _agent_of(options) if options.agent else None
     outcome = cost_by_formula(FormulaCostRequest(cost=request, agent=agent), TerminalProgress(session))
-    for warning in outcome.warnings:  # in quiet sessions, too: a formula that cannot be read is not a hint
-        click.echo(f"torchstone: warning: {warning}", err=True)
+    warn(outcome.warnings)  # a formula that cannot be read is not a hint
     result = outcome.result
     click.echo(encode(result.document) if options.as_json else _formula_text(result, options, session))
     return EXIT_FINDINGS if result.disagreeing or outcome.trace.failure is not None else EXIT_FINE

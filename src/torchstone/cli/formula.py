@@ -8,6 +8,7 @@ import click
 
 from torchstone.cli.options import F, Session, common_options, json_option, provider_options
 from torchstone.cli.progress import TerminalProgress
+from torchstone.cli.terminal import warn
 from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
 from torchstone.units import many, read_bytes, read_count
 
@@ -230,7 +231,7 @@ def eval_command(
 @click.option(
     "--tp",
     "devices",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=1_000_000),
     default=1,
     show_default=True,
     help="With --hardware: devices that share the weights; --for TP finds the fewest.",
@@ -584,14 +585,12 @@ def load_formulas() -> "Formulas":
     from torchstone.formula.database.compute import available_formulas
 
     formulas = available_formulas()
-    for problem in formulas.problems:
-        click.echo(f"torchstone: warning: {problem}", err=True)
+    warn(formulas.problems)
     return formulas
 
 
 def _warn_of_damaged(path: Path, damaged: tuple[Path, ...]) -> None:
-    for aside in damaged:
-        click.echo(f"torchstone: warning: {path} was damaged; it is kept as {aside}", err=True)
+    warn([f"{path} was damaged; it is kept as {aside}" for aside in damaged])
 
 
 def _paint(session: Session) -> "Paint":

@@ -6,13 +6,13 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from shutil import get_terminal_size
 from traceback import print_exc
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, TextIO
 
 import click
 from click.shell_completion import shell_complete
@@ -20,8 +20,10 @@ from click.shell_completion import shell_complete
 from torchstone import __version__
 from torchstone.cli.options import Session
 from torchstone.cli.project_settings import find_settings
-from torchstone.cli.terminal import one_line, plain_output
+from torchstone.cli.terminal import MAX_ERROR_CHARACTERS, one_line, plain_output
 from torchstone.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_FINDINGS,
     EXIT_FINE,
     EXIT_INTERNAL_ERROR,
     EXIT_INTERRUPTED,
@@ -182,7 +184,7 @@ def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str) 
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
-        error.show()
+        _shortened(error).show()
         return error.exit_code
     except _Terminated as end:
         click.echo("torchstone: terminated", err=True)
@@ -191,9 +193,7 @@ def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str) 
         click.echo("torchstone: interrupted", err=True)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # the reader closed the pipe: let the flush at exit go nowhere
+        _lead_nowhere(sys.stdout)  # the reader closed the pipe
         return EXIT_FINE
     except TorchstoneError as error:
         return _report(error, session, code=error.exit_code)
@@ -212,14 +212,30 @@ def _invoke(program: click.Command, arguments: Sequence[str], name: str, session
         msg = "an argument contains a null byte, which no file name has"
         raise InputError(msg)
     completion = f"_{name}_COMPLETE".replace("-", "_").upper()
-    if completion in os.environ:
-        return shell_complete(program, {}, name, completion, os.environ[completion])
+    if os.environ.get(completion):
+        return _complete(program, name, completion)
     keep_color = session.uses_color or None  # click would take forced colour out of what goes into a pipe
     with ExitStack() as opened:
         if sys.stdout.isatty():
             opened.enter_context(fitted(get_terminal_size().columns))
         context = opened.enter_context(program.make_context(name, list(arguments), obj=session, color=keep_color))
         return program.invoke(context)
+
+
+def _shortened(error: click.ClickException) -> click.ClickException:
+    """The same error, its text within the limit of all errors: click quotes the whole value of an option."""
+    text = error.format_message()
+    return error if len(text) <= MAX_ERROR_CHARACTERS else click.UsageError(one_line(text), getattr(error, "ctx", None))
+
+
+def _complete(program: click.Command, name: str, variable: str) -> int:
+    code = EXIT_FINDINGS
+    with suppress(KeyError, ValueError):  # what is completed stands in variables of its own
+        code = shell_complete(program, {}, name, variable, os.environ[variable])
+    if code != EXIT_FINE:
+        msg = f"{variable} is set, but not as a shell does to complete a command; unset it"
+        raise InputError(msg)
+    return code
 
 
 def _report(error: Exception, session: Session, *, code: int) -> int:
@@ -237,7 +253,24 @@ def _report(error: Exception, session: Session, *, code: int) -> int:
 def start(program: click.Command = cli, name: str = "torchstone") -> NoReturn:
     """Run a command as this process, which ends with its exit code."""
     gc.set_threshold(_YOUNG_OBJECTS)
-    sys.exit(run(program=program, name=name))
+    code = run(program=program, name=name)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError as error:
+            _lead_nowhere(stream)
+            if stream is sys.stdout and code in (EXIT_FINE, EXIT_FINDINGS) and not isinstance(error, BrokenPipeError):
+                with plain_output():
+                    code = _report(refused_by_system(error), Session(), code=EXIT_BAD_INPUT)
+    sys.exit(code)
+
+
+def _lead_nowhere(stream: TextIO) -> None:
+    """Let what is left in a stream go nowhere: Python would fail to write it at exit, with a code of its own."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def main() -> NoReturn:

@@ -14,6 +14,7 @@ import click
 from torchstone.cli.ci_output import CiOptions, ci_options, write_for_ci
 from torchstone.cli.options import F, Session, common_options, json_option, request_from, with_options
 from torchstone.cli.progress import TerminalProgress
+from torchstone.cli.terminal import REDRAWN
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_FINE
 from torchstone.units import many, read_bytes
 from torchstone.workflows.memory import LogRequest, OnBytes, ReportRequest, ScriptReport, WatchReading
@@ -103,12 +104,12 @@ class ReadingProgress:
         self._last, self._drawn = now, True
         percent = f"{100 * done_bytes / self._size_bytes:3.0f}%" if self._size_bytes else ""
         speed = done_bytes / (now - self._began) / 1e6
-        click.echo(f"\r\x1b[2Kreading the log {percent} {speed:.0f} MB/s", err=True, nl=False)
+        click.echo(f"{REDRAWN}reading the log {percent} {speed:.0f} MB/s", err=True, nl=False)
 
     def clear(self) -> None:
         """Remove the line again."""
         if self._drawn:
-            click.echo("\r\x1b[2K", err=True, nl=False)
+            click.echo(REDRAWN, err=True, nl=False)
 
 
 def watching(session: Session) -> WatchReading:

@@ -45,6 +45,13 @@ class _ModelOptions(Record, frozen=True, kw_only=True):
     no_cache: bool
 
 
+def _seed(_ctx: click.Context, param: click.Parameter, value: int) -> int:
+    if not -(1 << 63) <= value < 1 << 63:
+        msg = "a seed is a number of 64 bits"
+        raise click.BadParameter(msg, param=param)
+    return value
+
+
 def model_options(function: F) -> F:
     """Add MODEL and all that goes with it; the command gets one `request`."""
 
@@ -79,7 +86,14 @@ _OPTIONS: tuple[Option, ...] = (
     click.option("--block-size", type=click.IntRange(min=1), help="Tokens in a block of a paged cache; 16 by default."),
     click.option("--dtype", metavar="NAME", help="Element type of weights and float inputs, such as bfloat16."),
     click.option("--layers", type=click.IntRange(min=1), help="Limit each layer stack to this number of layers."),
-    click.option("--seed", type=int, default=0, show_default=True, help="Random seed of generated weights and inputs."),
+    click.option(
+        "--seed",
+        type=int,
+        default=0,
+        show_default=True,
+        callback=_seed,
+        help="Random seed of generated weights and inputs.",
+    ),
     click.option(
         "--pretrained",
         is_flag=True,

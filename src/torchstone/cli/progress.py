@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from torchstone.cli.options import Session
+from torchstone.cli.terminal import REDRAWN, limited
 from torchstone.units import show_seconds
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class TerminalProgress:
     def note(self, text: str) -> None:
         """Print one line, unless the session is quiet."""
         if not self.session.quiet:
-            click.echo(text, err=True)
+            click.echo(limited(text), err=True)
 
 
 def _is_terminal() -> bool:
@@ -89,7 +90,7 @@ def step(what: str, session: Session) -> Iterator[None]:
     try:
         yield
     finally:
-        click.echo(f"\r\x1b[2K{what}: {time.perf_counter() - start:.1f} s", err=True)
+        click.echo(f"{REDRAWN}{what}: {time.perf_counter() - start:.1f} s", err=True)
 
 
 class CheckProgress:
@@ -129,8 +130,8 @@ class CheckProgress:
         """Print a line that stays, unless the session is quiet."""
         if not self._quiet:
             if self._shown:
-                click.echo("\r\x1b[2K", err=True, nl=False)
-            click.echo(text, err=True)
+                click.echo(REDRAWN, err=True, nl=False)
+            click.echo(limited(text), err=True)
 
     def on_answer(self, answered: "Answer") -> None:
         """Count one result."""
@@ -147,7 +148,7 @@ class CheckProgress:
             self._heartbeat.close()
             self._heartbeat = None
         if self._shown:
-            click.echo("\r\x1b[2K", err=True, nl=False)
+            click.echo(REDRAWN, err=True, nl=False)
 
     def line(self) -> str:
         """The text of the line."""
@@ -169,7 +170,7 @@ class CheckProgress:
             return
         self._drawn_s = now_s
         width = os.get_terminal_size(sys.stderr.fileno()).columns or _DEFAULT_WIDTH  # 0: the terminal does not say
-        click.echo(f"\r\x1b[2K{self.line()[: width - 1]}", err=True, nl=False)
+        click.echo(f"{REDRAWN}{self.line()[: width - 1]}", err=True, nl=False)
 
 
 class ResultCounter:
@@ -189,7 +190,7 @@ class ResultCounter:
     def __exit__(self, *_: object) -> None:
         """Remove the line."""
         if self._watched:
-            click.echo("\r\x1b[2K", err=True, nl=False)
+            click.echo(REDRAWN, err=True, nl=False)
 
     def count(self, result: "VectorResult") -> None:
         """Count one result; a retried vector counts once, by its last."""
@@ -200,4 +201,4 @@ class ResultCounter:
         if self._watched and now_s - self._shown_s > _BETWEEN_S:
             self._shown_s = now_s
             failed = sum(self._failed.values())
-            click.echo(f"\r\x1b[2K{len(self._failed):,} of {self._total:,}, {failed:,} failed", err=True, nl=False)
+            click.echo(f"{REDRAWN}{len(self._failed):,} of {self._total:,}, {failed:,} failed", err=True, nl=False)

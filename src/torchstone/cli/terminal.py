@@ -8,16 +8,27 @@ one of these streams, so that no command has to think of it.
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, BinaryIO, TextIO, cast
+
+import click
+
+from torchstone.report.text import OWN_CODE
 
 MAX_ERROR_CHARACTERS = 2_000
+_SHOWN_WARNINGS = 5
 
-# Styles and the redrawn line of progress are torchstone's own; colour in data cannot do more than colour
-_OWN = r"\x1b\[(?:0|1|2|31|32)m|\r\x1b\[2K"
-_CONTROL = re.compile(rf"({_OWN})|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+REDRAWN = f"\r\x1b[{OWN_CODE};2K"  # before a line of progress, which takes the place of the one before
+# What data contain is never one of torchstone's own codes: those have a number in them that no file can know
+_CONTROL = re.compile(
+    rf"(\r?\x1b\[){OWN_CODE};(\d+[mK])"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_CONTROL_BYTES = re.compile(
+    rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]"
+)
 _COLOUR_IN_DATA = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -27,14 +38,44 @@ def visible(text: str) -> str:
 
 
 def _written_out(found: re.Match[str]) -> str:
-    return found[1] or f"\\u{ord(found[0]):04x}"
+    return f"{found[1]}{found[2]}" if found[1] else f"\\u{ord(found[0]):04x}"
 
 
 def one_line(text: str) -> str:
     """An error as one line of limited length, without any control character or colour."""
-    line = " ".join(_COLOUR_IN_DATA.sub("", text).split("\n")).strip()
-    line = line if len(line) <= MAX_ERROR_CHARACTERS else f"{line[:MAX_ERROR_CHARACTERS]}…"
+    line = limited(" ".join(_COLOUR_IN_DATA.sub("", text).split("\n")).strip())
     return visible(line.replace("\x1b", "\\u001b"))
+
+
+def limited(text: str) -> str:
+    """The beginning of a text that is longer than an error may be: a note quotes names, too."""
+    return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]}…"
+
+
+def warn(problems: Sequence[str]) -> None:
+    """Print problems that a result is given in spite of, in quiet sessions too: the first ones, and how many more."""
+    for problem in problems[:_SHOWN_WARNINGS]:
+        click.echo(f"torchstone: warning: {one_line(problem)}", err=True)
+    if len(problems) > _SHOWN_WARNINGS:
+        click.echo(f"torchstone: warning: and {len(problems) - _SHOWN_WARNINGS:,} more of this kind", err=True)
+
+
+class _PlainBuffer:
+    """The bytes of a stream; JSON has no control characters in it but those that change the direction of text."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.as_it_is = stream  # for the output of the user's own programs
+
+    def write(self, content: bytes, /) -> int:
+        """Write UTF-8."""
+        if _CONTROL_BYTES.search(content):
+            self.as_it_is.write(visible(content.decode("utf-8", "surrogateescape")).encode())
+        else:
+            self.as_it_is.write(content)
+        return len(content)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.as_it_is, name)
 
 
 class PlainStream:
@@ -55,6 +96,11 @@ class PlainStream:
                 encoding = self._stream.encoding
                 self._stream.write(shown.encode(encoding, "backslashreplace").decode(encoding))
         return len(text)
+
+    @property
+    def buffer(self) -> "_PlainBuffer":
+        """Where documents are written as bytes."""
+        return _PlainBuffer(self._stream.buffer)
 
     def flush(self) -> None:
         """Send what was written."""

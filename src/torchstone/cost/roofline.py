@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from math import isfinite
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -25,6 +24,7 @@ _TERA = 1e12
 _MICRO = 1e-6
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # names that TOML takes without quotes
 _MEBI = 1 << 20
+_LEAST, _MOST = 1e-9, 1e15  # of a number in a file, in its unit
 _REQUIRED = ("peak_tflops", "memory_mib", "bandwidth_gb_per_s")
 _OTHER_NAMES = {"t3000": "t3k"}
 _MARKETING_MEMORY = "memory_gb"  # files written before `memory_mib`: 10^9 bytes
@@ -121,19 +121,18 @@ def _hardware(name: str, values: object, origin: str) -> Hardware:
         memory_bytes_per_s=number("bandwidth_gb_per_s", 0) * _GIGA,
         launch_s=number("launch_us", 0) * _MICRO if values.get("launch_us") else 0.0,
         link_bytes_per_s=None if link is None else _number(link, "link_gb_per_s", origin) * _GIGA,
-        devices=int(number("devices", 1)),
+        devices=_whole(values.get("devices", 1), "devices", origin),
         source=str(values.get("source", origin)),
         note=str(values.get("note", "")),
         convention=str(values.get("convention", "")),
         as_of=str(values.get("as_of", "")),
-        tile=int(number("tile", 1)) if "tile" in values else None,
+        tile=_whole(values["tile"], "tile", origin) if "tile" in values else None,
     )
 
 
 def _memory_bytes(values: Mapping[str, object], origin: str) -> int:
-    if "memory_mib" in values:
-        return int(_number(values["memory_mib"], "memory_mib", origin) * _MEBI)
-    return int(_number(values[_MARKETING_MEMORY], _MARKETING_MEMORY, origin) * _GIGA)
+    key, unit = ("memory_mib", _MEBI) if "memory_mib" in values else (_MARKETING_MEMORY, _GIGA)
+    return max(1, int(_number(values[key], key, origin) * unit))
 
 
 def _peak(name: str, rates: object, origin: str) -> dict[str, float]:
@@ -144,11 +143,19 @@ def _peak(name: str, rates: object, origin: str) -> dict[str, float]:
 
 
 def _number(value: object, key: str, origin: str) -> float:
-    """Times are divided by these, so nothing may be zero."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value <= 0:
-        msg = f"{key} in {origin} must be a number above zero, not {value!r}"
+    """Times are divided by these, so nothing may be zero, nor so small or large that a quotient is."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST <= value <= _MOST:
+        msg = f"{key} in {origin} must be a number above zero, not {value!r:.40}; from {_LEAST:g} to {_MOST:g} is read"
         raise InputError(msg)
     return float(value)
+
+
+def _whole(value: object, key: str, origin: str) -> int:
+    number = _number(value, key, origin)
+    if not number.is_integer():
+        msg = f"{key} in {origin} must be a whole number, not {value!r}"
+        raise InputError(msg)
+    return int(number)
 
 
 def hardware_toml(hardware: Hardware) -> str:

@@ -142,7 +142,8 @@ class _Screen:
     def __init__(self, *, show_log: bool) -> None:
         self._show_log = show_log
         self._in_dump = False
-        self._stream: BinaryIO | None = sys.stdout.buffer
+        # The command's own output has no control characters; that of the user's program keeps its colours.
+        self._stream: BinaryIO | None = getattr(sys.stdout.buffer, "as_it_is", sys.stdout.buffer)
 
     def show(self, line: bytes) -> None:
         """Show a line unless it is the runtime's."""

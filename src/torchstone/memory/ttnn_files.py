@@ -4,8 +4,6 @@ The database has no events, but the buffers that are live after each operation a
 of each. From both, the events of a report are made again, so that one reader serves all.
 """
 
-import json
-import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from torchstone.errors import InputError, UnreadableFileError
+from torchstone.foreign import computed_tables
 from torchstone.memory.ttnn_report import DATABASE_DIALECT, Json, is_graph_report, is_node_list, read_report
 from torchstone.record.files import parse_json, read_file, read_json, shortened
 from torchstone.record.memory import MemoryTimeline
@@ -22,6 +21,10 @@ _WORDS = (b'"node_type"', b'"buffer_pages', b'"cluster_descriptor"')
 _SAMPLE_BYTES = 1 << 16
 _BUFFER_TYPES = {0: "DRAM", 1: "L1", 3: "L1_SMALL", 4: "TRACE"}
 FILES = ("db.sqlite", "report.json")
+_TABLES = (
+    "buffers", "captured_graph", "devices", "input_tensors", "operation_arguments", "operations", "output_tensors",
+    "stack_traces", "tensors",
+)  # fmt: skip
 _BUFFER_COLUMNS = ("address", "max_size_per_bank", "buffer_type", "device_id")
 
 
@@ -91,13 +94,21 @@ class _Database:
         self._connection = connection
         found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         self._tables = {str(row[0]) for row in found}
+        if computed := connection.execute(computed_tables(_TABLES)).fetchone():
+            msg = f"its table {computed[0]:.80} is computed, as a view is, and not stored"
+            raise sqlite3.DatabaseError(msg)
         self._operations = [row for row in self.rows("operations") if not row.get("rank")]
+        self._tensors: dict[object, dict[str, object]] = {}
+        self._addresses: dict[object, set[object]] = {}
+        for row in self.rows("tensors"):
+            self._tensors[row["tensor_id"]] = row
+            self._addresses.setdefault(row["tensor_id"], set()).add(row.get("address"))
         self._inputs = self._by_operation("input_tensors")
         self._outputs = self._by_operation("output_tensors")
 
     def rows(self, table: str) -> list[dict[str, object]]:
         """All rows of a table; none where it does not exist."""
-        if table not in self._tables or not re.fullmatch(r"\w+", table):
+        if table not in self._tables:
             return []
         return [dict(row) for row in self._connection.execute(f"SELECT * FROM {table}")]  # noqa: S608 - a fixed name
 
@@ -123,7 +134,7 @@ class _Database:
 
     def nodes(self) -> Iterator[Json]:
         """The events of all operations, from the buffers that are live after each."""
-        tensors = {row["tensor_id"]: row for row in self.rows("tensors")}
+        tensors = self._tensors
         buffers = self._by_operation("buffers")
         graphs = {row.get("operation_id"): row.get("captured_graph") for row in self.rows("captured_graph")}
         device = next((one[0]["device_id"] for one in buffers.values() if one), None)
@@ -139,7 +150,7 @@ class _Database:
                 yield from (_node("tensor", row) for row in tensors.values())
             yield _node("function_start", {"name": operation["name"]})
             reused = self._reused(key, made, before)
-            yield from (_node("buffer_deallocate", before[one]) for one in reused)
+            yield from (_node("buffer_deallocate", values) for values in reused.values())
             before = {one: values for one, values in before.items() if one not in reused}
             yield from (_node("buffer_allocate", values) for one, values in after.items() if one not in before)
             yield from (_node("tensor", row) for row in made)
@@ -151,12 +162,12 @@ class _Database:
 
     def _reused(
         self, operation: object, made: list[dict[str, object]], before: dict[tuple[object, ...], Json]
-    ) -> list[tuple[object, ...]]:
+    ) -> dict[tuple[object, ...], Json]:
         """Buffers at whose address an operation made a tensor: the old one was freed, unless it is an input."""
         inputs = {one["tensor_id"] for one in self._inputs.get(operation, [])}
-        addresses = {one.get("address") for one in made if one["tensor_id"] not in inputs}
-        known = {one.get("address") for one in self.rows("tensors") if one["tensor_id"] in inputs}
-        return [one for one, values in before.items() if values["address"] in addresses - known]
+        known = set().union(*(self._addresses.get(one, ()) for one in inputs))
+        addresses = {one.get("address") for one in made if one["tensor_id"] not in inputs} - known
+        return {one: values for one, values in before.items() if values["address"] in addresses}
 
 
 def _identity(row: dict[str, object]) -> tuple[object, ...]:
@@ -174,8 +185,8 @@ def _buffer(row: dict[str, object]) -> Json:
 
 def _circular_buffers(captured: object) -> Iterator[Json]:
     try:
-        nodes = json.loads(captured) if isinstance(captured, str) else []
-    except ValueError:
+        nodes = parse_json(captured, origin="a captured graph") if isinstance(captured, str) else []
+    except UnreadableFileError:
         return  # the graph of one operation: without it, only its circular buffers are unknown
     for node in nodes if isinstance(nodes, list) else ():
         if isinstance(node, dict) and node.get("node_type") in _PROGRAM_BUFFERS:

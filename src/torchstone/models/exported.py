@@ -1,5 +1,6 @@
 """Models from .pt2 files: programs saved by torch.export."""
 
+import warnings
 from pathlib import Path
 
 import torch
@@ -11,14 +12,16 @@ from torchstone.errors import ModelInputsError, UnreadableFileError
 from torchstone.foreign import foreign_code
 from torchstone.models.exported_archive import UnsafeArchiveError, check_archive
 from torchstone.models.inputs import Inputs
+from torchstone.models.prepare import generated, require_room
 
 _LONGEST_REASON = 120
 
 
 def load_exported(path: Path, *, seed: int) -> tuple[nn.Module, Inputs]:
     """Read an exported program, with its module tree where torch can restore it."""
-    program = _read(path)
-    return _module_of(program), _inputs_of(program, path, seed=seed)
+    with warnings.catch_warnings(action="ignore"):  # torch advises itself: it uses names of its own that are old
+        program = _read(path)
+        return _module_of(program, path), generated(lambda: _inputs_of(program, path, seed=seed), str(path))
 
 
 def _read(path: Path) -> ExportedProgram:
@@ -40,19 +43,20 @@ def _read(path: Path) -> ExportedProgram:
     return program
 
 
-def _short_reason(error: Exception) -> str:
+def _short_reason(error: BaseException) -> str:
     """The first sentence of an error, in one line: torch appends advice and the frames of its C++ code."""
     line = str(error).strip().partition("\n")[0]
     sentence = line.partition(". ")[0].rstrip(". ") or type(error).__name__
     return sentence if len(sentence) <= _LONGEST_REASON else f"{sentence[: _LONGEST_REASON - 3]}..."
 
 
-def _module_of(program: ExportedProgram) -> nn.Module:
-    with foreign_code() as ran:  # unflatten raises many types; the flat module computes the same
-        module: nn.Module = torch.export.unflatten(program)
-    if ran.error is not None:
+def _module_of(program: ExportedProgram, path: Path) -> nn.Module:
+    with foreign_code():  # unflatten raises many types; the flat module computes the same
+        return torch.export.unflatten(program)
+    with foreign_code() as ran:  # it checks again what the file says
         return program.module()
-    return module
+    msg = f"the program in {path} cannot be called ({_short_reason(ran.raised)}); write it again with torch.export.save"
+    raise UnreadableFileError(msg) from ran.raised
 
 
 def _inputs_of(program: ExportedProgram, path: Path, *, seed: int) -> Inputs:
@@ -80,6 +84,7 @@ def _random_like(value: object, generator: torch.Generator, name: str, path: Pat
         msg = f"{path} has no example inputs and its input {name!r} is not a tensor; pass --inputs file.py::get_inputs"
         raise ModelInputsError(msg)
     shape = [int(size) for size in value.shape]
+    require_room(name, shape, value.dtype)
     if value.dtype.is_floating_point:
         return torch.randn(shape, generator=generator).to(value.dtype)
     return torch.ones(shape, dtype=value.dtype)

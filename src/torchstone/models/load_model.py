@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchstone.errors import InputError, MissingExtraError, ModelError, UnknownModelError, UnreadableFileError
+from torchstone.foreign import foreign_code
 from torchstone.models.inputs import InputOptions, Inputs, inputs_from_value
 from torchstone.models.user_code import Target, UserCode, is_model_loader, make_loader, parse_target
 from torchstone.models.zoo.catalogue import find_entry, suggest
-from torchstone.record.files import require_regular_file
+from torchstone.record.files import require_regular_file, shortened
 from torchstone.record.reference import WeightsKind, WeightsSource
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def load_with_source(
     if isinstance(model, str):
         require_existing(model, options)
     _require("torch", needed_for="loading a model", extra="torch")
-    from torchstone.models.prepare import cast_inputs, cast_model, initialize_lazy_parameters, parse_dtype
+    from torchstone.models.prepare import cast_inputs, cast_model, generated, initialize_lazy_parameters, parse_dtype
 
     dtype = parse_dtype(options.dtype)
     found = _find(model, inputs_are_given=inputs is not None, options=options, device=device)
@@ -86,7 +87,7 @@ def load_with_source(
     if chosen is None:
         from torchstone.models.example_inputs.plain import inputs_for_module
 
-        chosen = inputs_for_module(found.model, options)
+        chosen = generated(lambda: inputs_for_module(found.model, options), describe_source(model))
     chosen = cast_inputs(chosen, dtype)
     initialize_lazy_parameters(found.model, chosen)
     return LoadedWithSource(found.model, chosen, found.weights)
@@ -189,7 +190,7 @@ def _transformers_model(model: str, options: InputOptions, device: str, *, input
     _require("transformers", needed_for=f"building {model}", extra="hf")
     from torchstone.models.example_inputs.architecture import inputs_for_architecture
     from torchstone.models.example_inputs.processed import inputs_from_media
-    from torchstone.models.prepare import cast_inputs, cast_model, parse_dtype
+    from torchstone.models.prepare import cast_inputs, cast_model, generated, parse_dtype
     from torchstone.models.pretrained import build_with_source, find_blueprint
 
     blueprint = find_blueprint(model, options)
@@ -205,8 +206,9 @@ def _transformers_model(model: str, options: InputOptions, device: str, *, input
     if inputs_are_given:
         return _FoundModel(model=built.model, inputs=None, weights=built.weights)
     generate = inputs_from_media if options.given_media() else inputs_for_architecture
-    generated = cast_inputs(generate(built.model, blueprint, options), _float_type(built.model))
-    return _FoundModel(model=built.model, inputs=generated, weights=built.weights, inputs_are_generated=True)
+    inputs = generated(lambda: generate(built.model, blueprint, options), blueprint.name)
+    inputs = cast_inputs(inputs, _float_type(built.model))
+    return _FoundModel(model=built.model, inputs=inputs, weights=built.weights, inputs_are_generated=True)
 
 
 def _diffusers_config(path: Path) -> tuple[Path, dict[str, object]] | None:
@@ -225,14 +227,14 @@ def _diffusion_model(
 ) -> _FoundModel:
     _require("diffusers", needed_for=f"building {path}", extra="diffusers")
     from torchstone.models.diffusion import build_diffusion, diffusion_inputs
-    from torchstone.models.prepare import cast_inputs, cast_model, parse_dtype
+    from torchstone.models.prepare import cast_inputs, cast_model, generated, parse_dtype
 
     model = build_diffusion(path, config, options, device)
     cast_model(model, parse_dtype(options.dtype))
     source = None if device == "meta" else WeightsSource(kind=WeightsKind.RANDOM)
     if inputs_are_given:
         return _FoundModel(model=model, inputs=None, weights=source)
-    inputs = cast_inputs(diffusion_inputs(model, options), _float_type(model))
+    inputs = cast_inputs(generated(lambda: diffusion_inputs(model, options), str(path)), _float_type(model))
     return _FoundModel(model=model, inputs=inputs, weights=source, inputs_are_generated=True)
 
 
@@ -280,9 +282,8 @@ def _from_factory(code: UserCode, factory: object, name: str, *, inputs_are_give
     value = code.call(factory, name=name) if callable(factory) and not _is_module(factory) else factory
     origin = f"{name} in {code.target.module}"
     if isinstance(value, tuple | list) and len(value) == _PAIR and _is_module(value[0]):
-        model, inputs = value
-        given = inputs_from_value(inputs, origin=f"{code.target.module}::{name}")
-        return _FoundModel(model=model, inputs=given, weights=source)
+        given = inputs_from_value(value[1], origin=f"{code.target.module}::{name}")
+        return _FoundModel(model=_require_module(value[0], origin), inputs=given, weights=source)
     model = _require_module(value, origin)
     if not inputs_are_given and code.defines(_INPUTS_FUNCTION):
         origin = f"{code.target.module}::{_INPUTS_FUNCTION}"
@@ -314,7 +315,12 @@ def _require_module(value: object, origin: str) -> "nn.Module":
     from torch import nn
 
     if isinstance(value, nn.Module):
-        return value
+        with foreign_code() as ran:  # a class may look up attributes in its own way, or forget to call super().__init__
+            sum(1 for _ in value.parameters())
+        if ran.error is None:
+            return value
+        msg = f"the parameters of what {origin} returned cannot be listed: {shortened(ran.raised)}; correct its class"
+        raise ModelError(msg) from ran.raised
     msg = (
         f"{origin} returned {type(value).__name__}, not a torch.nn.Module; return the model, or a (model, inputs) pair"
     )

@@ -1,7 +1,9 @@
 """Prepare a model and its inputs for a run: dtype, lazy modules, whether the inputs match forward(), memory."""
 
 import inspect
+import math
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +12,10 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_map_only
 
-from torchstone.errors import InputError, ModelError, ModelInputsError
+from torchstone.errors import InputError, ModelError, ModelInputsError, TorchstoneError
 from torchstone.foreign import foreign_code
 from torchstone.models.inputs import Inputs
+from torchstone.record.files import shortened
 from torchstone.units import show_bytes
 
 # --- Casting ---
@@ -123,6 +126,9 @@ def check_inputs_match(model: nn.Module, inputs: Inputs) -> None:
 
 _MEMORY_INFO = Path("/proc/meminfo")
 _FOR_ACTIVATIONS = 1.25  # a run needs more than the weights
+_COPIES = 4  # of a large input: a mask of its size, and what is made on the way
+_SMALL_BYTES = 1 << 28  # is not worth asking the system for
+_SMALLER = "give smaller sizes (--batch-size, --seq-len, --image-size, --cache-len), or your own with --inputs"
 
 
 def memory_shortage(model: nn.Module) -> str:
@@ -132,6 +138,25 @@ def memory_shortage(model: nn.Module) -> str:
     if free is None or needed * _FOR_ACTIVATIONS <= free:
         return ""
     return f"{show_bytes(needed)} of weights do not fit in {show_bytes(free)} of free memory (try --layers 2)"
+
+
+def require_room(name: str, shape: Sequence[int], dtype: torch.dtype) -> None:
+    """Raise ModelInputsError for an input that does not fit in free memory; what is not free is never asked for."""
+    needed = math.prod(max(size, 0) for size in shape) * dtype.itemsize
+    free = free_bytes() if needed > _SMALL_BYTES else None
+    if free is not None and needed * _COPIES > free:
+        sizes = f"{list(shape)!s:.80}"
+        msg = f"the input {name} of {sizes} takes {show_bytes(needed)}, and {show_bytes(free)} are free; {_SMALLER}"
+        raise ModelInputsError(msg)
+
+
+def generated(make: Callable[[], Inputs], name: str) -> Inputs:
+    """The inputs that a function generates; what torch refuses of the sizes that options or a file ask for is input."""
+    with foreign_code(passing=(TorchstoneError, ImportError)) as ran:
+        return make()
+    kind = type(ran.raised).__name__
+    msg = f"the inputs of {name} cannot be generated ({kind}: {shortened(ran.raised)}); {_SMALLER}"
+    raise ModelInputsError(msg) from ran.raised
 
 
 def free_bytes() -> int | None:

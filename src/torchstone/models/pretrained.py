@@ -1,10 +1,11 @@
 """Models that transformers can build: from the zoo, a local folder, a config.json, or a model type at tiny size."""
 
+import itertools
 import logging
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -17,6 +18,10 @@ import torch
 import transformers
 from huggingface_hub import constants as hub_constants
 from torch import nn
+from torch.nn.modules.module import (
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.auto import modeling_auto
@@ -199,9 +204,8 @@ def _require_memory(blueprint: Blueprint) -> None:
 
 def _construct_checked(blueprint: Blueprint, device: str, seed: int) -> Built:
     with _seeded(seed):
-        with foreign_code(
-            passing=(TorchstoneError,)
-        ) as ran:  # transformers checks a configuration and weight files only while it builds
+        # transformers checks a configuration and weight files only while it builds
+        with foreign_code(passing=(TorchstoneError,)) as ran, _bounded(blueprint.name):
             return _construct(blueprint, device)
         reason = " ".join(str(ran.error).split()) or type(ran.error).__name__
         kind = type(ran.error).__name__
@@ -217,6 +221,22 @@ def _construct(blueprint: Blueprint, device: str) -> Built:
     with torch.device(device), _known_scalars() if device == "meta" else nullcontext():
         model: nn.Module = model_class._from_config(blueprint.config)  # noqa: SLF001 - from_config of the chosen class
     return Built(model, WeightsSource(kind=WeightsKind.RANDOM))
+
+
+@contextmanager
+def _bounded(name: str) -> Iterator[None]:
+    """Stop a model that is built without end: the names of its counts (codebooks, quantizers) differ between models."""
+    counted = itertools.count(1)
+
+    def count(*_: object) -> None:
+        if next(counted) > _MOST_REGISTERED:
+            msg = f"{name} has more than {_MOST_REGISTERED:,} modules and parameters; correct the counts in config.json"
+            raise ModelError(msg)
+
+    with ExitStack() as hooks:
+        hooks.callback(register_module_module_registration_hook(count).remove)
+        hooks.callback(register_module_parameter_registration_hook(count).remove)
+        yield
 
 
 class _known_scalars(TorchFunctionMode):  # noqa: N801 - used as a context, as torch.device is
@@ -345,7 +365,9 @@ def _special_float(value: dict[str, object]) -> object:
 _MOST_MODULES = {  # by how the name of a count in config.json ends
     re.compile(r"(^|_)(n_layer|(num_)?(\w+_)?(layers|blocks)|depths?)$"): 10_000,
     re.compile(r"(^|_)experts$"): 100_000,
+    re.compile(r"^num_labels$"): 1_000_000,  # each has a name in the configuration
 }
+_MOST_REGISTERED = 400_000  # modules and parameters of a model, however its configuration leads to them
 _IMPLEMENTATION = ("_implementation", "_implementation_internal")
 
 

@@ -36,6 +36,7 @@ _DAMAGED = (OSError, ValueError, RuntimeError, LookupError, EOFError, MemoryErro
 _BFLOAT16_IN_NUMPY = np.dtype("V2")  # what numpy writes for bfloat16, which it does not know
 MAX_RATIO = 100  # of unpacked to compressed bytes of an archive, beyond
 _MAX_UNPACKED_BYTES = 1 << 32
+_MOST_DIMENSIONS = 64  # of an array in numpy
 _SHOWN = 3
 
 
@@ -71,7 +72,11 @@ def _sorted_out(
     setup: Path | None = None,
     notes: tuple[str, ...] = (),
 ) -> PortTensors:
-    """Results and weights apart."""
+    """Results and weights apart; each is a tensor that can be compared."""
+    for name, tensor in found.items():
+        if problem := _problem_of(tensor):
+            msg = f"{origin}: {name:.80} {problem}"
+            raise InputError(msg)
     prefix = f"{WEIGHTS}/"
     return PortTensors(
         origin=origin,
@@ -81,6 +86,19 @@ def _sorted_out(
         setup=setup,
         notes=notes,
     )
+
+
+def _problem_of(tensor: Tensor) -> str:
+    """Why a tensor is not compared; "" where it is. A view of one number can have any size, and a file ask for it."""
+    if tensor.layout != torch.strided or tensor.is_nested:
+        kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+        return f"is {kind}, and only dense tensors are compared; save tensor.to_dense()"
+    if tensor.dim() > _MOST_DIMENSIONS:
+        return f"has {tensor.dim()} dimensions, and at most {_MOST_DIMENSIONS} are compared; save it with fewer"
+    stored = 0 if tensor.is_meta else tensor.untyped_storage().nbytes()
+    if not tensor.is_meta and tensor.nbytes > max(_MAX_UNPACKED_BYTES, MAX_RATIO * stored):
+        return f"repeats {stored:,} bytes to {tensor.nbytes:,}, more than {MAX_RATIO} times; save what it repeats"
+    return ""
 
 
 # --- Folders: file names are tensor names, folders are paths ---
@@ -209,6 +227,9 @@ def _require_data(file: IO[bytes], size_bytes: int) -> None:
     file.seek(-width, os.SEEK_CUR)
     shape, _, dtype = _NPY_VERSIONS[version](file)
     needed_bytes = math.prod(shape) * dtype.itemsize
+    if dtype.itemsize == 0:
+        msg = f"its elements of type {dtype} have no bytes"
+        raise ValueError(msg)
     if min(shape, default=0) < 0 or needed_bytes > size_bytes - file.tell():
         msg = f"its shape {shape} needs {needed_bytes:,} bytes, and it has {size_bytes - file.tell():,}"
         raise ValueError(msg)

@@ -1,5 +1,6 @@
 """Aligned text: tables and module trees that read well in a terminal and pasted into an issue."""
 
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,6 +19,9 @@ _NARROWEST = 16  # no column of names is made narrower than this
 _room: ContextVar[int | None] = ContextVar("room", default=None)  # columns of the terminal; None: as wide as it gets
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32"}
+# In each code of torchstone itself, until it is written to a terminal: no file can contain it, so that a code from data
+# is never taken for one of ours. It is a number, as an unknown parameter of a code is.
+OWN_CODE = str(int.from_bytes(os.urandom(8), "big"))
 
 
 def plain(text: str, style: str) -> str:  # noqa: ARG001 - one interface
@@ -27,7 +31,7 @@ def plain(text: str, style: str) -> str:  # noqa: ARG001 - one interface
 
 def coloured(text: str, style: str) -> str:
     """Wrap text in the terminal codes of a style."""
-    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if text else text
+    return f"\x1b[{OWN_CODE};{_CODES[style]}m{text}\x1b[{OWN_CODE};0m" if text else text
 
 
 @contextmanager

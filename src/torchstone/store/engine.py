@@ -28,6 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, MultipleResultsFound, OperationalError
 
 from torchstone.errors import InputError, MissingExtraError, NewerSchemaError, UnreadableFileError
+from torchstone.foreign import computed_tables
 from torchstone.record.files import shortened
 from torchstone.store import without_password
 from torchstone.store.tables import metadata
@@ -232,7 +233,7 @@ def is_current(connection: Connection, *, origin: str) -> bool:
 def current_version(connection: Connection, *, origin: str) -> str | None:
     """The version of a database; None where it is empty. One of another program, or a newer one, is refused."""
     if connection.dialect.name == "sqlite":
-        _refuse_views(connection, origin=origin)
+        _refuse_computed(connection, origin=origin)
     tables = inspect(connection).get_table_names()
     if VERSION_TABLE not in tables:
         if tables and connection.dialect.name == "sqlite":
@@ -246,11 +247,11 @@ def current_version(connection: Connection, *, origin: str) -> str | None:
     return version
 
 
-def _refuse_views(connection: Connection, *, origin: str) -> None:
-    """Refuse a view in the place of a table, or a trigger of one: both may compute without end, and we make neither."""
-    made = connection.exec_driver_sql("SELECT lower(tbl_name) FROM sqlite_master WHERE type IN ('view', 'trigger')")
-    if not metadata.tables.keys().isdisjoint(made.scalars()):
-        msg = f"{origin} has a view or a trigger in the place of a table of torchstone; give another file with --db"
+def _refuse_computed(connection: Connection, *, origin: str) -> None:
+    """Refuse a table of ours that is a view, has a trigger or a column that is computed: we make none of them."""
+    if computed := sorted(connection.exec_driver_sql(computed_tables(metadata.tables)).scalars()):
+        how = "by a view, a trigger or a column"
+        msg = f"{origin} computes what its table {computed[0]:.80} has ({how}); give another file with --db"
         raise UnreadableFileError(msg)
 
 

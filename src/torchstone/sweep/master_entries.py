@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from torchstone.backends.ttnn_trace_text import UNPARSED, UNREADABLE, element_of, executions_of, literal, repair
+from torchstone.foreign import computed_tables
 
 _POSITION = re.compile(r"arg(\d{1,9})")
 
@@ -134,10 +135,7 @@ _EXECUTIONS = (
     "JOIN occurrence ON occurrence.configuration = configuration.id JOIN origin ON origin.id = occurrence.origin "
     "JOIN place ON place.id = occurrence.place WHERE configuration.op = {}"
 )
-_VIEWS = (  # which may compute without end; torchstone makes none
-    "SELECT name FROM sqlite_master WHERE type = 'view' "
-    "AND lower(name) IN ('configuration', 'occurrence', 'origin', 'place')"
-)
+_TABLES = ("configuration", "occurrence", "origin", "place")
 _LIST_FORMATS = ("ttnn_master_v0", "ttnn_master_v1")  # the beginning of their names
 
 
@@ -164,8 +162,8 @@ def without_password(address: str) -> str:
 def _read_file(path: str, op: str) -> tuple[list[Entry], list[str]]:
     try:
         with closing(sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            if connection.execute(_VIEWS).fetchone():
-                msg = f"{path} is not a database of torchstone: it has a view in the place of a table"
+            if connection.execute(computed_tables(_TABLES)).fetchone():
+                msg = f"{path} is not a database of torchstone: it computes what a table has, as a view does"
                 raise ValueError(msg)
             return _read(lambda query, *values: connection.execute(query.format("?"), values).fetchall(), op)
     except sqlite3.DatabaseError as error:

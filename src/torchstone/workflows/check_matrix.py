@@ -11,7 +11,7 @@ import msgspec
 from torchstone.check.check_model import Observer, Subject, run_check
 from torchstone.check.matrix import Cell, results_page, unlocking_ops, unlocking_page
 from torchstone.check.settings import Folder, Settings
-from torchstone.errors import InputError, TorchstoneError
+from torchstone.errors import InputError, TorchstoneError, require_package
 from torchstone.record.codec import write_atomically
 from torchstone.record.folder_lock import exclusive
 from torchstone.workflows.check import STAGES
@@ -42,7 +42,7 @@ def run_matrix(request: MatrixRequest, progress: Progress = SILENT, observer: Ob
     """Check every model on every backend; a pair that is there already runs only what has changed.
 
     A model that cannot be loaded or a backend that cannot run is a cell that says so. Raises InputError without a
-    model or a backend, and for an interpreter of a backend that is not asked for.
+    model or a backend, and for an interpreter of a backend that is not asked for; MissingExtraError without torch.
     """
     if not request.models or not request.backends:
         msg = "give one or more models and one or more --backend"
@@ -51,6 +51,8 @@ def run_matrix(request: MatrixRequest, progress: Progress = SILENT, observer: Ob
     if strangers:
         msg = f"--python names the backend {strangers[0]!r}, which no --backend asks for"
         raise InputError(msg)
+    if set(request.backends) - set(request.pythons):
+        require_package("torch", needed_for="checking a model")
     cells = []
     for backend in request.backends:
         for model in request.models:

@@ -10,6 +10,7 @@ from torch import nn
 from transformers import PreTrainedConfig
 
 from torchstone.models.inputs import InputOptions
+from torchstone.models.prepare import require_room
 
 
 class InputBuilder:
@@ -22,6 +23,7 @@ class InputBuilder:
 
     def tokens(self, name: str, shape: Sequence[int], *, below: int, avoid: Collection[int] = ()) -> torch.Tensor:
         """Random ids, none of them special."""
+        require_room(name, shape, torch.int64)
         ids = torch.randint(0, max(below, 1), tuple(shape), generator=self._generator)
         plain = next((candidate for candidate in range(below) if candidate not in avoid), 0)
         if avoid:
@@ -32,16 +34,19 @@ class InputBuilder:
         self, name: str, shape: Sequence[int], *, dtype: torch.dtype = torch.int64, what: str = "all ones"
     ) -> None:
         """A mask that hides nothing."""
+        require_room(name, shape, dtype)
         self.add(name, torch.ones(tuple(shape), dtype=dtype), what)
 
     def zeros(
         self, name: str, shape: Sequence[int], *, dtype: torch.dtype = torch.int64, what: str = "all zeros"
     ) -> None:
         """Indices that all point at the first entry."""
+        require_room(name, shape, dtype)
         self.add(name, torch.zeros(tuple(shape), dtype=dtype), what)
 
     def floats(self, name: str, shape: Sequence[int], what: str = "random values") -> torch.Tensor:
         """Normally distributed values."""
+        require_room(name, shape, torch.float32)
         return self.add(name, torch.randn(tuple(shape), generator=self._generator), what)
 
     def add(self, name: str, tensor: torch.Tensor, what: str) -> torch.Tensor:
