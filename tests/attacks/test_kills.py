@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.attacks.fault_commands import HEAVY, IMPORTED, LIGHT, WITH_TORCH, WITH_WORKERS
 from tests.attacks.fault_runs import (
     KILL,
     Command,
@@ -22,7 +23,7 @@ from tests.attacks.fault_runs import (
     survive_signal,
     undisturbed,
 )
-from tests.attacks.test_faults import HEAVY, LIGHT, WITH_TORCH, WITH_WORKERS, host, work
+from tests.attacks.test_faults import host, work
 
 CALLS = ("write", "fsync", "rename", "open", "mkdir")
 
@@ -35,11 +36,6 @@ SIGNALS = (
     (signal.SIGINT, "group"),
 )
 SIGNALS_OF_A_KIND = int(os.environ.get("SIGNALS_OF_A_KIND", "17"))  # 102 of each command
-IMPORTED = (  # by workers; a run then costs a few forks
-    "torch", "torch._dynamo", "torch.export", "torch._functorch.aot_autograd", "torch._dynamo.backends.debugging",
-    "torchstone.check.child.repro", "torchstone.check.child.recording", "torchstone.backends.export",
-    "torchstone.sweep.child.run",
-)  # fmt: skip
 
 __all__ = ["host", "work"]  # fixtures
 
