@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
@@ -101,6 +102,22 @@ def warm_up(loaded: list[str]) -> None:
             import_module(name)
     if (pages := sys.modules.get("torchstone.report.section")) is not None:
         vars(pages)["_LEVEL"] = 1  # half the time of a short command is that of packing its page well
+
+
+def warm_up_torch() -> None:
+    """Let torch do once what it does when it first exports and traces a module, which takes longer than the rest."""
+    if "torchstone.backends.export" in sys.modules:
+        import torch
+
+        from torchstone.backends.export import exported_program, import_exporter
+        from torchstone.backends.graphs import dynamo_graphs
+
+        torch.manual_seed(0)
+        import_exporter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exported_program(torch.nn.Linear(1, 1), (torch.zeros(1, 1),), {}).program.run_decompositions()
+            dynamo_graphs(torch.nn.Linear(1, 1), (torch.zeros(1, 1),), {})
 
 
 def run_once(order: dict[str, Any], answer: int) -> None:
@@ -205,6 +222,7 @@ def main() -> None:
     """Answer orders until stdin ends."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # what a command leaves behind becomes a child of this process
     warm_up(sys.argv[1:])
+    warm_up_torch()
     say("ready")
     for line in sys.stdin:
         order = json.loads(line)

@@ -47,6 +47,7 @@ class Command:
     inputs: tuple[str, ...] = ()  # files that are copied into `out` before each run
     again: str = ""  # the command line after the failure, where it is not the same
     code: int = 0
+    rewritten: tuple[str, ...] = ()  # complete files that a later step of the same command replaces
     first: str = ""  # a command line that is run before each fault: what it wrote is what may be lost
 
 
@@ -326,6 +327,6 @@ def _wrong(
         yield from (f"it succeeded with another {name}" for name in expected if found.get(name) != expected[name])
     if answer["code"] == EXIT_BAD_INPUT:
         yield from (f"{name} is gone" for name in before if name not in found)
-        for name in found:
+        for name in found.keys() - set(command.rewritten):
             if all(found[name] != files.get(name) for files in (before, expected)):
                 yield f"{name} is neither the old file nor the new one"

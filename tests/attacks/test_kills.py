@@ -81,8 +81,8 @@ def test_a_command_killed_at_any_call_can_be_run_again(name: str, host: Host, wo
 @pytest.mark.heavy
 @pytest.mark.torch
 @pytest.mark.parametrize("name", WITH_TORCH)
-def test_a_killed_command_with_torch_can_be_run_again(name: str, host: Host, work: Path) -> None:
-    assert kill_some(host, WITH_TORCH[name], work, most=100) == []
+def test_a_killed_command_with_torch_can_be_run_again(name: str, warm_host: Host, work: Path) -> None:
+    assert kill_some(warm_host, WITH_TORCH[name], work, most=100) == []
 
 
 @pytest.mark.heavy

@@ -23,8 +23,9 @@ _held: set[Path] = set()
 def exclusive(folder: Path, *, wait_s: float = 0.0, way_out: str = "choose another --dir") -> Iterator[None]:
     """Create the folder where it is missing, and keep other commands out of it.
 
-    Unfinished files that a killed process left in it are removed. A folder that is created here and stays empty is
-    removed again. Raises InputError where another command writes there, after `wait_s`, or where it cannot be opened.
+    Unfinished files that a killed process left in it are removed; where the block fails, those of its workers are, too.
+    A folder that is created here and stays empty is removed again. Raises InputError where another command writes
+    there, after `wait_s`, or where it cannot be opened.
     """
     place = Path(os.path.realpath(folder))  # resolve() fails with an error of its own where links go in a circle
     if place in _held:
@@ -45,6 +46,9 @@ def exclusive(folder: Path, *, wait_s: float = 0.0, way_out: str = "choose anoth
     try:
         remove_unfinished(place)
         yield
+    except BaseException:
+        remove_unfinished(place, below=True)  # workers that end with the command cannot do it themselves
+        raise
     finally:
         _held.discard(place)
         _remove_empty(created)

@@ -129,9 +129,7 @@ class Store:
         """The file, or the URL without its password."""
         return display_name(self.engine.url)
 
-    def add(
-        self, seen: Iterable[SeenConfiguration], *, runs: Iterable[TraceRun] = (), replaces: bool = False
-    ) -> Added:
+    def add(self, seen: Iterable[SeenConfiguration], *, runs: Iterable[TraceRun] = (), replaces: bool = False) -> Added:
         """Merge configurations into the database; adding the same again changes nothing.
 
         Each occurrence names its source and run; its count is that of the whole run so far. Older traces of the sources
