@@ -159,9 +159,9 @@ def totals(progress: Progress, names: list[str], calls: tuple[str, ...]) -> Iter
     yield "|---|---|---:|---:|---:|---:|---:|"
     for name, workers, call in product(names, (False, True), calls):
         survived, failed, missed = (outcomes[name, workers, call, one] for one in (SURVIVED, FAILED, NOT_REACHED))
-        points = survived + failed if workers else progress.calls.get((name, call), 0) * len(FAULTS[call])
-        left = max(0, points - survived - failed - missed)
-        row = [points, survived, failed, 0 if workers else missed, left]
+        done = survived + failed + (0 if workers else missed)
+        points = done if workers else max(done, progress.calls.get((name, call), 0) * len(FAULTS[call]))
+        row = [points, survived, failed, done - survived - failed, points - done]
         if any(row):
             sums = [one + more for one, more in zip(sums, row, strict=True)]
             yield f"| {name}{', workers' * workers} | {call} | {' | '.join(map(str, row))} |"

@@ -13,7 +13,7 @@ SCRIPT = ROOT / "tools" / "faults.py"
 
 
 def run(progress: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, SCRIPT, "--progress", progress, "--command", "report", *options]
+    command: list[str | Path] = [sys.executable, SCRIPT, "--progress", progress, "--command", "report", *options]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
