@@ -86,6 +86,14 @@ def test_what_a_worker_had_not_finished_when_the_command_failed_is_removed(tmp_p
     assert [path.name for path in tmp_path.rglob("*")] == ["work", "values"]
 
 
+def test_what_a_worker_of_a_part_of_a_command_had_not_finished_is_removed_when_the_part_fails(tmp_path: Path) -> None:
+    with exclusive(tmp_path):
+        with pytest.raises(OSError, match="no space"):
+            fail_beside_a_worker(tmp_path)
+
+        assert [path.name for path in tmp_path.rglob("*")] == ["work", "values"]
+
+
 def test_a_short_command_waits(tmp_path: Path) -> None:
     with another_process_in(tmp_path / "d") as process:
         assert process.stdin is not None

@@ -29,7 +29,8 @@ def exclusive(folder: Path, *, wait_s: float = 0.0, way_out: str = "choose anoth
     """
     place = Path(os.path.realpath(folder))  # resolve() fails with an error of its own where links go in a circle
     if place in _held:
-        yield
+        with _tidied(place):
+            yield
         return
     created: list[Path] = []
     try:
@@ -45,14 +46,22 @@ def exclusive(folder: Path, *, wait_s: float = 0.0, way_out: str = "choose anoth
     _held.add(place)
     try:
         remove_unfinished(place)
-        yield
-    except BaseException:
-        remove_unfinished(place, below=True)  # workers that end with the command cannot do it themselves
-        raise
+        with _tidied(place):
+            yield
     finally:
         _held.discard(place)
         _remove_empty(created)
         os.close(lock)
+
+
+@contextmanager
+def _tidied(place: Path) -> Iterator[None]:
+    """Where the block fails, remove what its workers had not finished: they ended with it."""
+    try:
+        yield
+    except BaseException:
+        remove_unfinished(place, below=True)
+        raise
 
 
 def _acquired(place: Path, until_s: float) -> int | None:
