@@ -7,7 +7,7 @@ a part of another one writes to the same folder.
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from torchstone.errors import InputError
@@ -57,11 +57,10 @@ def exclusive(folder: Path, *, wait_s: float = 0.0, way_out: str = "choose anoth
 @contextmanager
 def _tidied(place: Path) -> Iterator[None]:
     """Where the block fails, remove what its workers had not finished: they ended with it."""
-    try:
+    with ExitStack() as unless_done:
+        unless_done.callback(remove_unfinished, place, below=True)
         yield
-    except BaseException:
-        remove_unfinished(place, below=True)
-        raise
+        unless_done.pop_all()
 
 
 def _acquired(place: Path, until_s: float) -> int | None:
