@@ -155,6 +155,10 @@ bench: $(BENCH_STAMP) ## Measure against the peers, side by side
 fuzz: $(DEV_STAMP) ## Feed damaged files to every reader for MINUTES=5, all readers together
 	$(BIN)/python tools/fuzz.py --minutes $(or $(MINUTES),5) $(FUZZ_OPTIONS)
 
+.PHONY: faults
+faults: $(DEV_STAMP) ## Fail every system call of the commands that write, for MINUTES=60; run again, it goes on
+	$(BIN)/python tools/faults.py --minutes $(or $(MINUTES),60) $(FAULT_OPTIONS)
+
 .PHONY: sbom
 sbom: $(USER_STAMP) ## Write the bill of materials with licences to dist/sbom.cdx.json (EXTRAS=--extra=all for all packages)
 	@mkdir -p dist

@@ -5,6 +5,7 @@ a run costs a fork and not a start of Python; where the order says so, the zygot
 """
 
 import ctypes
+import gc
 import io
 import json
 import os
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +28,7 @@ PACKAGES = ("torchstone", "msgspec", "sqlalchemy", "jinja2", "markupsafe", "sqli
 
 NEVER = 1 << 30  # a call that is not reached
 PATIENCE_S = 60.0  # that the processes of a command may take to leave after its end, on a busy machine
+HANG_S = 600.0  # that a command may take, on a busy machine
 SENT = (signal.SIGINT, signal.SIGTERM)
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 
@@ -97,6 +100,24 @@ def warm_up(loaded: list[str]) -> None:
     for name in loaded:
         with suppress(ImportError, AttributeError, RuntimeError):
             import_module(name)
+    if (pages := sys.modules.get("torchstone.report.section")) is not None:
+        vars(pages)["_LEVEL"] = 1  # half the time of a short command is that of packing its page well
+
+
+def warm_up_torch() -> None:
+    """Let torch do once what it does when it first exports and traces a module, which takes longer than the rest."""
+    if "torchstone.backends.export" in sys.modules:
+        import torch
+
+        from torchstone.backends.export import exported_program, import_exporter
+        from torchstone.backends.graphs import dynamo_graphs
+
+        torch.manual_seed(0)
+        import_exporter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exported_program(torch.nn.Linear(1, 1), (torch.zeros(1, 1),), {}).program.run_decompositions()
+            dynamo_graphs(torch.nn.Linear(1, 1), (torch.zeros(1, 1),), {})
 
 
 def run_once(order: dict[str, Any], answer: int) -> None:
@@ -201,9 +222,11 @@ def main() -> None:
     """Answer orders until stdin ends."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # what a command leaves behind becomes a child of this process
     warm_up(sys.argv[1:])
+    warm_up_torch()
     say("ready")
     for line in sys.stdin:
         order = json.loads(line)
+        gc.freeze()  # a fork that collects garbage would copy all pages of what is imported
         reading, writing = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -214,11 +237,14 @@ def main() -> None:
             os._exit(0)
         os.close(writing)
         signalled = send_signal(pid, order["signal"], reading) if order["signal"] else []
+        hung = not select.select([reading], [], [], HANG_S)[0]
+        if hung:
+            os.kill(pid, signal.SIGKILL)
         with os.fdopen(reading, "rb") as pipe:
             answer = json.loads(pipe.read() or b"{}")
         _, status = os.waitpid(pid, 0)
         if not answer:
-            answer = {"died": status}
+            answer = {"died": status, "hung": hung}
         elif not order["fault"] and not order["signal"]:
             warm_up(answer["loaded"])
         say(json.dumps({**answer, "signalled": signalled, "orphans": wait_for_orphans()}))

@@ -35,6 +35,7 @@ FAULTS: dict[str, tuple[int, ...]] = {
     "mmap": (errno.ENOMEM,),
 }
 KILL = -1  # instead of an error: the process ends, as by kill -9
+_CHANGED = ("out", "cache", "tmp")  # folders that a command writes to; all else is not touched
 COUNT_ALL = 1 << 30  # a call that is never reached: only counts
 
 
@@ -46,6 +47,7 @@ class Command:
     inputs: tuple[str, ...] = ()  # files that are copied into `out` before each run
     again: str = ""  # the command line after the failure, where it is not the same
     code: int = 0
+    rewritten: tuple[str, ...] = ()  # complete files that a later step of the same command replaces
     first: str = ""  # a command line that is run before each fault: what it wrote is what may be lost
 
 
@@ -131,7 +133,6 @@ def open_host(shim: Path, preload: Sequence[str] = ()) -> Iterator[Host]:
 def _order(work: Path, arguments: str, fault: Fault | None) -> dict[str, Any]:
     home = {"HOME": str(work), "TORCHSTONE_HOME": str(work / "out" / "home"), "TTMEM_HOME": str(work / "out" / "home")}
     home |= {"TORCHSTONE_CACHE": str(work / "cache"), "TMPDIR": str(work / "tmp")}
-    (work / "tmp").mkdir(exist_ok=True)
     mark = work / "fired"
     mark.unlink(missing_ok=True)
     return {
@@ -150,17 +151,22 @@ def undisturbed(host: Host, command: Command, work: Path) -> dict[str, object]:
     versions of what its process has imported.
     """
     for _ in range(2):
-        shutil.rmtree(work / "cache", ignore_errors=True)
         _prepare(host, command, work)
         answer = host.run(work, command.arguments)
         assert answer.get("code") == command.code, answer
     return files_of(work / "out")
 
 
+def calls_of(host: Host, command: Command, work: Path, call: str, *, below: str = ".") -> int:
+    """How often an undisturbed run calls a function."""
+    _prepare(host, command, work)
+    calls: int = host.run(work, command.arguments, Fault(call=call, error=0, nth=COUNT_ALL, below=below))["calls"]
+    return calls
+
+
 def numbers(host: Host, command: Command, work: Path, call: str, *, most: int, below: str = ".") -> list[int]:
     """Which calls of a function to fail: all, or the first, the last and some between."""
-    _prepare(host, command, work)
-    found = host.run(work, command.arguments, Fault(call=call, error=0, nth=COUNT_ALL, below=below))["calls"]
+    found = calls_of(host, command, work, call, below=below)
     if found <= most:
         return list(range(1, found + 1))
     return sorted({1 + place * (found - 1) // (most - 1) for place in range(most)})
@@ -168,10 +174,15 @@ def numbers(host: Host, command: Command, work: Path, call: str, *, most: int, b
 
 def survive(host: Host, command: Command, work: Path, fault: Fault, expected: dict[str, object]) -> list[str]:
     """Run a command with a fault and then without; gives what was wrong afterwards."""
+    return attempt(host, command, work, fault, expected) or []
+
+
+def attempt(host: Host, command: Command, work: Path, fault: Fault, expected: dict[str, object]) -> list[str] | None:
+    """The same; None where the command ended without the call that should fail."""
     before = _prepare(host, command, work)
     answer = host.run(work, command.arguments, fault)
     if not answer.get("fired", True):
-        return []
+        return None
     where = "kill" if fault.error == KILL else fault.call
     host.counts[f"{where} in a worker" if fault.in_children else where] += 1
     killed = fault.error == KILL and not fault.in_children
@@ -246,20 +257,34 @@ def _differences(work: Path, expected: dict[str, object]) -> Iterator[str]:
 
 
 def _prepare(host: Host, command: Command, work: Path) -> dict[str, object]:
-    shutil.rmtree(work / "out", ignore_errors=True)
-    (work / "out").mkdir()
-    for name in command.inputs:
-        copy = shutil.copytree if (work / name).is_dir() else shutil.copy
-        copy(work / name, work / "out" / name)
-    if command.first:
-        answer = host.run(work, command.first)
-        assert answer.get("code") == command.code, answer
+    """What is there before each run: the inputs and what the first command left, which is run once and then copied."""
+    kept = work / "before"
+    if not kept.is_dir():
+        _empty(work)
+        for name in command.inputs:
+            copy = shutil.copytree if (work / name).is_dir() else shutil.copy
+            copy(work / name, work / "out" / name)
+        for _ in range(2 * bool(command.first)):  # a capture names the versions of what its process has imported
+            _empty(work)
+            answer = host.run(work, command.first)
+            assert answer.get("code") == command.code, answer
+        for name in _CHANGED:
+            shutil.copytree(work / name, kept / name)
+    _empty(work)
+    for name in _CHANGED:
+        shutil.copytree(kept / name, work / name, dirs_exist_ok=True)
     return files_of(work / "out")
+
+
+def _empty(work: Path) -> None:
+    for name in _CHANGED:
+        shutil.rmtree(work / name, ignore_errors=True)
+        (work / name).mkdir()
 
 
 def _after_kill(answer: dict[str, Any], out: Path) -> Iterator[str]:
     """What must not be after a kill: files that look complete and are not."""
-    if answer.get("died") != signal.SIGKILL:
+    if answer.get("died") != signal.SIGKILL or answer.get("hung"):
         yield f"it was not killed: {answer}"
     yield from _unreadable(out)
 
@@ -282,7 +307,7 @@ def _wrong(
 ) -> Iterator[str]:
     """What must not be after a failure; exit code 1 also says that a part was not judged (`may_lack`)."""
     if "died" in answer:
-        yield f"the process died with {answer['died']}"
+        yield "it hangs" if answer.get("hung") else f"the process died with {answer['died']}"
         return
     if (
         answer["code"] not in (0, 1, 2)
@@ -300,5 +325,8 @@ def _wrong(
         return
     if answer["code"] == command.code and not may_lack:
         yield from (f"it succeeded with another {name}" for name in expected if found.get(name) != expected[name])
-    if answer["code"] == 2 and not (before.keys() <= found.keys() or expected.keys() <= found.keys()):
-        yield f"neither the old files nor the new ones are there: {sorted(found)}"
+    if answer["code"] == EXIT_BAD_INPUT:
+        yield from (f"{name} is gone" for name in before if name not in found)
+        for name in found.keys() - set(command.rewritten):
+            if all(found[name] != files.get(name) for files in (before, expected)):
+                yield f"{name} is neither the old file nor the new one"

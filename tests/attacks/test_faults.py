@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.attacks.fault_commands import HEAVY, LIGHT, WITH_TORCH, WITH_WORKERS, fill
 from tests.attacks.fault_runs import (
     FAULTS,
     Command,
@@ -16,63 +17,11 @@ from tests.attacks.fault_runs import (
     survive,
     undisturbed,
 )
-from tests.attacks.readers import READERS
-from tests.cli.sweeps import unary, vectors_in
-from tests.report.traces import transformer
-from torchstone.record import codec
-
-NET = """import torch
-
-def load_model():
-    torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
-
-def get_inputs():
-    return torch.ones(2, 4)
-"""
-MODEL = "net.py::load_model --inputs net.py::get_inputs"
-LIGHT = {
-    "report": Command(arguments="report out", inputs=("trace.json",)),
-    "memory": Command(arguments="memory parse my.log --dir out/m"),
-    "diff": Command(arguments="diff model other --dir out/d", code=1),
-}
-HEAVY = {
-    "cost": Command(arguments="cost model --dir out/c", first="cost other --dir out/c"),
-    "memory report": Command(arguments="memory report my.log --dir out/m"),
-    "db import": Command(arguments="db import master.json --db out/x.db"),
-    "formula generate": Command(
-        arguments="formula generate --filter torch.nn.modules.linear --out out/g",
-        first="formula generate --filter torch.nn.modules.conv --out out/g",
-    ),
-}
-WITH_TORCH = {
-    "inspect": Command(arguments=f"inspect {MODEL} --dir out/i"),
-    "reference": Command(arguments=f"reference {MODEL} --dir out/r"),
-    "formula derive": Command(arguments="formula derive torch.nn.Tanh --out out/f.json"),
-    "trace": Command(arguments="trace script.py --db out/t.db"),
-}
-_CHECK = f"check {MODEL} --backend faulty --backend-option fault=wrong --backend-option op=aten.relu.* --dir out/k"
-_ANALYZE = f"analyze {MODEL} --backend aot_eager --dir out/a"
-WITH_WORKERS = {
-    "check": Command(arguments=_CHECK, again=f"{_CHECK} --resume", code=1),
-    "sweep run": Command(arguments="sweep run --dir out", again="sweep run --dir out --resume", inputs=("vectors",)),
-    "analyze": Command(arguments=_ANALYZE, again=f"{_ANALYZE} --resume"),
-}
 
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    for folder, layers in (("model", 1), ("other", 2)):
-        (tmp_path / folder).mkdir()
-        codec.save(tmp_path / folder / "trace.json", transformer(layers))
-    codec.save(tmp_path / "trace.json", transformer(1))
-    (tmp_path / "my.log").write_bytes(READERS["log"].corpus()[0])
-    (tmp_path / "master.json").write_bytes(READERS["master"].corpus()[0])
-    (tmp_path / "net.py").write_text(NET, encoding="utf-8")
-    (tmp_path / "script.py").write_text("import torch\ntorch.ones(2) + 1\n", encoding="utf-8")
-    vectors_in(tmp_path, unary("aten.sin.default"), unary("aten.cos.default"))
-    (tmp_path / "out").mkdir()
-    return tmp_path
+    return fill(tmp_path)
 
 
 @pytest.fixture(scope="module")

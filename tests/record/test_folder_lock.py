@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,42 @@ def test_the_lock_of_a_killed_process_is_released(tmp_path: Path) -> None:
         process.wait(timeout=600)
         with exclusive(tmp_path):
             pass
+
+
+WRITER = """import sys; from pathlib import Path
+from torchstone.temporary import replacing
+with replacing(Path(sys.argv[1])):
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+def fail_beside_a_worker(folder: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", WRITER, str(folder / "work" / "values" / "0.bin")]
+    with exclusive(folder):
+        worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        with worker:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "open\n"
+            worker.kill()
+        assert len(list(folder.rglob(".*.part"))) == 1
+        raise OSError(ENOSPC, "no space left on device")
+
+
+def test_what_a_worker_had_not_finished_when_the_command_failed_is_removed(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="no space"):
+        fail_beside_a_worker(tmp_path)
+
+    assert [path.name for path in tmp_path.rglob("*")] == ["work", "values"]
+
+
+def test_what_a_worker_of_a_part_of_a_command_had_not_finished_is_removed_when_the_part_fails(tmp_path: Path) -> None:
+    with exclusive(tmp_path):
+        with pytest.raises(OSError, match="no space"):
+            fail_beside_a_worker(tmp_path)
+
+        assert [path.name for path in tmp_path.rglob("*")] == ["work", "values"]
 
 
 def test_a_short_command_waits(tmp_path: Path) -> None:

@@ -1,9 +1,14 @@
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from errno import ENOSPC
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.store.builders import at, relu, seen
+from torchstone.errors import InputError
 from torchstone.record.config import SeenConfiguration, TraceFormat, TraceRun
 from torchstone.store.database import Store
 from torchstone.workflows.configs import ImportRequest, import_files, merge_databases, read_contents
@@ -17,9 +22,8 @@ def trace(run: str, *sizes: int, source: str = "t.py::test") -> tuple[list[SeenC
     return calls, [TraceRun(source=source, run=run)]
 
 
-def add(store: Store, calls: list[SeenConfiguration], runs: list[TraceRun]) -> None:
+def add(store: Store, calls: Iterable[SeenConfiguration], runs: list[TraceRun]) -> None:
     store.add(calls, runs=runs)
-    store.supersede(runs)
 
 
 def test_tracing_again_replaces_the_calls(database: str) -> None:
@@ -56,10 +60,43 @@ def test_a_master_file_keeps_the_executions_of_all_its_sources(database: str) ->
     runs = [TraceRun(source="m.json", run=run, format=TraceFormat.TTNN_MASTER_V2) for run in "ab"]
     with Store.open(database) as store:
         for run in runs:
-            store.add([seen(relu(2), at(source="m.json", run=run.run, count=1))], runs=[run])
-            store.supersede([run], replaces=True)
+            store.add([seen(relu(2), at(source="m.json", run=run.run, count=1))], runs=[run], replaces=True)
 
         assert store.info().calls == 2
+
+
+def test_what_a_trace_that_broke_off_had_added_is_not_counted_beside_the_next_one(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken_off(calls: list[SeenConfiguration]) -> Iterator[SeenConfiguration]:
+        yield from calls
+        raise OSError(ENOSPC, "no space left on device")
+
+    monkeypatch.setattr("torchstone.store.rows.CHUNK", 1)
+    with Store.open(database) as store:
+        calls, runs = trace(OLD, 2, 3, 4)
+        with pytest.raises(OSError, match="no space"):
+            add(store, broken_off(calls), runs)
+        assert store.info().calls > 0  # whole chunks
+        assert store.runs() == ()  # and no run that looks complete
+
+        add(store, *trace(NEW, 3, 5))
+
+        assert (store.info().calls, store.info().configurations) == (8, 2)
+        assert not store.faults()
+
+
+def test_a_small_trace_that_cannot_be_stored_leaves_the_older_one(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    with Store.open(str(path)) as store:
+        add(store, *trace(OLD, 2, 3))
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("create trigger full before insert on trace_run begin select raise(abort, 'full'); end")
+        with pytest.raises(InputError):
+            add(store, *trace(NEW, 3, 5))
+
+        assert [run.run for run in store.runs()] == [OLD]
+        assert (store.info().calls, store.info().configurations) == (8, 2)
 
 
 def imported(tmp_path: Path, path: Path, text: str) -> None:

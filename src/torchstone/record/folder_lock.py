@@ -7,7 +7,7 @@ a part of another one writes to the same folder.
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from torchstone.errors import InputError
@@ -23,12 +23,14 @@ _held: set[Path] = set()
 def exclusive(folder: Path, *, wait_s: float = 0.0, way_out: str = "choose another --dir") -> Iterator[None]:
     """Create the folder where it is missing, and keep other commands out of it.
 
-    Unfinished files that a killed process left in it are removed. A folder that is created here and stays empty is
-    removed again. Raises InputError where another command writes there, after `wait_s`, or where it cannot be opened.
+    Unfinished files that a killed process left in it are removed; where the block fails, those of its workers are, too.
+    A folder that is created here and stays empty is removed again. Raises InputError where another command writes
+    there, after `wait_s`, or where it cannot be opened.
     """
     place = Path(os.path.realpath(folder))  # resolve() fails with an error of its own where links go in a circle
     if place in _held:
-        yield
+        with _tidied(place):
+            yield
         return
     created: list[Path] = []
     try:
@@ -44,11 +46,21 @@ def exclusive(folder: Path, *, wait_s: float = 0.0, way_out: str = "choose anoth
     _held.add(place)
     try:
         remove_unfinished(place)
-        yield
+        with _tidied(place):
+            yield
     finally:
         _held.discard(place)
         _remove_empty(created)
         os.close(lock)
+
+
+@contextmanager
+def _tidied(place: Path) -> Iterator[None]:
+    """Where the block fails, remove what its workers had not finished: they ended with it."""
+    with ExitStack() as unless_done:
+        unless_done.callback(remove_unfinished, place, below=True)
+        yield
+        unless_done.pop_all()
 
 
 def _acquired(place: Path, until_s: float) -> int | None:

@@ -129,25 +129,27 @@ class Store:
         """The file, or the URL without its password."""
         return display_name(self.engine.url)
 
-    def add(self, seen: Iterable[SeenConfiguration], *, runs: Iterable[TraceRun] = ()) -> Added:
+    def add(self, seen: Iterable[SeenConfiguration], *, runs: Iterable[TraceRun] = (), replaces: bool = False) -> Added:
         """Merge configurations into the database; adding the same again changes nothing.
 
-        Each occurrence names its source and run; its count is that of the whole run so far. Configurations are stored
-        chunk by chunk, the runs at the end: a run in the database was therefore added completely.
+        Each occurrence names its source and run; its count is that of the whole run so far. Older traces of the sources
+        of the runs are removed, with `replaces` also earlier contents of the same file. Configurations are stored chunk
+        by chunk, the runs with the last chunk: a run in the database was therefore added completely.
         """
         added = Added()
+        waiting: dict[str, SeenConfiguration] = {}
         for chunk in chunks_of(seen):
-            with writing_to(self.engine) as connection:
-                added += add_chunk(connection, chunk)
+            if waiting:
+                with writing_to(self.engine) as connection:
+                    added += add_chunk(connection, waiting)
+            waiting = chunk
+        complete = tuple(runs)
         with writing_to(self.engine) as connection:
-            for run in runs:
+            added += add_chunk(connection, waiting)
+            for run in complete:
                 add_run(connection, run)
+            drop_superseded(connection, complete, replaces=replaces)
         return added
-
-    def supersede(self, runs: Iterable[TraceRun], *, replaces: bool = False) -> int:
-        """Remove older traces of the sources of these runs; `replaces`: also earlier contents of the same file."""
-        with writing_to(self.engine) as connection:
-            return drop_superseded(connection, runs, replaces=replaces)
 
     def configurations(self, query: Query | None = None) -> Iterator[SeenConfiguration]:
         """The configurations that match, all from one snapshot of the database, by op and key."""

@@ -1,6 +1,6 @@
 """Calls are counted once for each source: a newer trace of a test, script or file takes the place of the older ones."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from sqlalchemy import Connection, and_, delete, exists, select
 
@@ -20,28 +20,27 @@ _MANY_SOURCES = frozenset(
 _AT_ONCE = 500  # values of one IN clause
 
 
-def drop_superseded(connection: Connection, runs: Iterable[TraceRun], *, replaces: bool) -> int:
-    """Remove older traces of the sources of these runs; how many were removed.
+def drop_superseded(connection: Connection, runs: Iterable[TraceRun], *, replaces: bool) -> None:
+    """Remove older traces of the sources of these runs, also those that broke off while they were added.
 
     Of traces that torchstone made, the newest stays whichever was added last: their names begin with the time. A file
     that was read has no such order: with `replaces`, what was just added takes the place of earlier contents.
     """
-    removed = 0
     for run in {(one.source, one.format): one for one in runs}.values():
-        for older in list(_older(connection, run, replaces=replaces)):
+        for older in _older(connection, run, replaces=replaces):
             _remove(connection, run, older)
-            removed += 1
-    return removed
 
 
-def _older(connection: Connection, added: TraceRun, *, replaces: bool) -> Iterator[str]:
+def _older(connection: Connection, added: TraceRun, *, replaces: bool) -> list[str]:
     rows = connection.execute(select(trace_run.c.body).where(trace_run.c.source == added.source)).scalars()
-    known = [one for one in map(run_of, rows) if one.format is added.format]
+    complete = [run_of(row) for row in rows]
+    known = {one.run for one in complete if one.format is added.format} | {added.run}
+    origins = connection.execute(select(origin.c.run).where(origin.c.source == added.source)).scalars()
+    broken_off = set(origins) - known - {one.run for one in complete}  # or of a writer that is not done
     if added.format is TraceFormat.TORCHSTONE:
-        newest = max(one.run for one in (*known, added))
-        yield from (one.run for one in known if one.run != newest)
-    elif replaces and added.format not in _MANY_SOURCES:
-        yield from (one.run for one in known if one.run != added.run)
+        newest = max(known)
+        return sorted((known - {newest}) | {run for run in broken_off if run < newest})
+    return sorted((known | broken_off) - {added.run}) if replaces and added.format not in _MANY_SOURCES else []
 
 
 def _remove(connection: Connection, newer: TraceRun, run: str) -> None:

@@ -52,8 +52,7 @@ def import_files(request: ImportRequest, progress: Progress = SILENT) -> Iterato
             with progress.step(f"importing {path}"):
                 imported = import_path(path, model=request.model, keep_failing=request.keep_failing)
                 store = store or opened.enter_context(open_store(request.database, create=True))
-                added = store.add(imported.seen, runs=imported.runs)
-                store.supersede(imported.runs, replaces=not is_exchange(path))
+                added = store.add(imported.seen, runs=imported.runs, replaces=not is_exchange(path))
             yield _import_summary(path, imported, added)
 
 
@@ -242,7 +241,6 @@ def merge_databases(
             with Store.open(other, create=False) as source:
                 with progress.step(f"merging {source.name}"):
                     added = store.add(source.configurations(Query(chains=None)), runs=source.runs())
-                    store.supersede(source.runs())
                 yield MergedDatabase(name=source.name, added=added)
 
 

@@ -295,7 +295,6 @@ def _add(log: OpLog, request: TraceRequest) -> tuple[int, str]:
     try:
         with open_store(address, create=True) as store:
             added = store.add(counting.seen, runs=counting.runs)
-            store.supersede(counting.runs)
             return added.new, store.name
     except InputError as error:  # the target may have run for hours: keep its trace
         path = _keep_raw(log, request.folder or Path(gettempdir()))
@@ -316,7 +315,6 @@ def add_recordings(recordings: "Mapping[str, Recording]", endings: Mapping[str, 
     runs = [TraceRun(source=name, run=run) for name in kept]
     with open_store(database_address(database), create=True) as store:
         added = store.add(seen, runs=runs)
-        store.supersede(runs)
         calls = sum(one.calls for one in kept.values())
         return (
             f"torchstone: {many(calls, 'call')} of {many(len(kept), 'test')}, "
