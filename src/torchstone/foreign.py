@@ -61,11 +61,11 @@ class foreign_code:  # noqa: N801 - used as a function, as contextlib.suppress i
             return False
         if isinstance(error, OSError) and error.errno in _EXHAUSTED and not self._exhaustion_is_answer:
             return False
-        self.error = _printable(error)
+        self.error = printable(error)
         return True
 
 
-def _printable(error: Exception) -> Exception:
+def printable(error: Exception) -> Exception:
     """The same error, or one of its name where its own text cannot be made: that is foreign code, too."""
     with suppress(Exception):
         str(error)

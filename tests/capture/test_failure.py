@@ -1,5 +1,8 @@
 import pytest
+import torch
+from torch import Tensor, nn
 
+from torchstone.capture import capture
 from torchstone.capture.run import failure_of
 
 
@@ -23,3 +26,21 @@ def test_an_error_without_words_or_frames_is_described_all_the_same() -> None:
     failure = failure_of(RuntimeError(), module="", op="", arguments="")
 
     assert (failure.error, failure.location) == ("RuntimeError: no message", "")
+
+
+class _SilentError(Exception):
+    def __str__(self) -> str:
+        return self.missing  # type: ignore[attr-defined]
+
+
+class _Raises(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        raise _SilentError(x)
+
+
+def test_an_error_whose_text_cannot_be_made_is_named_by_its_class() -> None:
+    trace = capture(nn.Sequential(nn.ReLU(), _Raises()), torch.ones(2))
+
+    assert trace.failure is not None
+    assert trace.failure.module == "1"
+    assert trace.failure.error == "_SilentError: its text cannot be shown"

@@ -402,7 +402,7 @@ def _public(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in configuring(names) if name[0] != "_")
 
 
-def is_sizes(value: Any) -> bool:
+def is_sizes(value: tuple[object, ...]) -> bool:
     """Whether a tuple has nothing but integers, as kernel sizes have: it is then known by its value."""
     return tuple(map(type, value)) in _SIZES
 

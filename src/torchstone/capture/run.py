@@ -19,6 +19,7 @@ from torchstone.capture.restore_state import inputs_in, modules_kept, one_thread
 from torchstone.capture.reuse import Replayed, Reuse
 from torchstone.capture.tables import CallColumns, TensorColumns, argument_names, describe_arguments, looks_watched
 from torchstone.capture.tensor_modes import RealWorld, StandInWorld
+from torchstone.foreign import printable
 from torchstone.record.trace import Failure, Provenance, Trace
 from torchstone.record.value import Absent, Argument
 
@@ -181,6 +182,7 @@ class Run:
 
     def __init__(self, tree: ModuleTree, world: RealWorld | StandInWorld, *, reuse: bool, backward: bool) -> None:
         self.error: Exception | None = None
+        self._raised: Exception | None = None  # the same, unless its text cannot be shown
         self._model = tree.modules[0]
         self._world = world
         self._tree = tree
@@ -221,7 +223,7 @@ class Run:
                         self._backward.run(output)
                         self._find_gradients()
             except Exception as error:  # noqa: BLE001 - a model may raise anything, and that is a result
-                self.error = error
+                self._raised, self.error = error, printable(error)
 
     def _number_held_tensors(self, kept: ExitStack) -> None:
         """Number parameters and buffers as the model holds them, then let it hold what this world has for them."""
@@ -336,9 +338,9 @@ class Run:
     def _failure(self) -> Failure | None:
         if self.error is None:
             return None
-        row = self._failing[1] if self._failing is not None and self._failing[0] is self.error else -1
+        row = self._failing[1] if self._failing is not None and self._failing[0] is self._raised else -1
         failed = self._recorder.failed
-        by_op = failed is not None and failed.error is self.error
+        by_op = failed is not None and failed.error is self._raised
         return failure_of(
             self.error,
             module=self._tree.paths[self._calls.modules[row]] if row >= 0 else "",

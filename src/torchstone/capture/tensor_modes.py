@@ -387,8 +387,9 @@ class FakeWorld(StandInWorld):
             self.results[call] = recipe
         if recipe is MADE_SMALL:
             self.gave_new = True
-            run: Any = torch.empty if op is _EMPTY else op  # quicker than by its overload
-            return run(*args, **kwargs)
+            if op is _EMPTY:  # quicker than by its overload
+                return torch.empty(*args, **kwargs)  # type: ignore[call-overload]
+            return op(*args, **kwargs)
         if not recipe.results and not recipe.views:
             return super().execute(op, args, kwargs)
         result = self._rules.repeated(recipe, args)
