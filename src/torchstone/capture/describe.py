@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from math import isfinite
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
@@ -37,23 +37,28 @@ def class_path(cls: type) -> str:
 
 def spec_of(tensor: Tensor, *, stand_in: bool = False) -> TensorSpec:
     """Describe a tensor; with stand_in a meta device is written as the cpu it stands for."""
-    device = tensor.device
-    name = "cpu" if stand_in and device.type == "meta" else str(device)
+    device = _name(tensor.device)
     strided = tensor.layout == torch.strided
     kind = type(tensor)
     return TensorSpec(
         shape=tuple(map(int, tensor.shape)),
-        dtype=str(tensor.dtype).removeprefix("torch."),
+        dtype=_name(tensor.dtype),
         stride=tuple(map(int, tensor.stride())) if strided else None,
         storage_offset=int(tensor.storage_offset()) if strided else 0,
-        device=name,
-        layout=str(tensor.layout).removeprefix("torch."),
+        device="cpu" if stand_in and device.partition(":")[0] == "meta" else device,
+        layout=_name(tensor.layout),
         requires_grad=tensor.requires_grad,
         subclass=""
         if kind.__module__.startswith(("torch._subclasses", "torch.nn.")) or kind is Tensor
         else class_path(kind),
         stored_bytes=stored_bytes(tensor),
     )
+
+
+@cache
+def _name(value: torch.dtype | torch.device | torch.layout) -> str:
+    """The name of one of the few values there are of these."""
+    return str(value).removeprefix("torch.")
 
 
 def tensors_inside(tensor: Any) -> list[tuple[str, Tensor]]:

@@ -380,6 +380,8 @@ class Met:
     def key_of(self, value: object) -> object:
         """What tells one call's arguments from another's, quickly."""
         kind = type(value)
+        if kind is tuple or kind is list:
+            return (kind, *[item if type(item) in _KEYS else self.key_of(item) for item in value])  # type: ignore[attr-defined]
         if kind is FakeTensor or isinstance(value, Tensor):
             number = self._spec_number(value)  # type: ignore[arg-type]
             self.tensors.append(value)  # type: ignore[arg-type]
