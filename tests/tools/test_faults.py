@@ -22,8 +22,8 @@ def lines(progress: Path) -> list[dict[str, Any]]:
 
 
 def point(nth: int, outcome: str, *, call: str = "rename", error: str = "EACCES") -> str:
-    told = {"command": "report", "workers": False, "call": call, "nth": nth, "error": error}
-    return json.dumps({**told, "outcome": outcome, "problems": []}) + "\n"
+    named = {"command": "report", "workers": False, "call": call, "nth": nth, "error": error}
+    return json.dumps({**named, "outcome": outcome, "problems": []}) + "\n"
 
 
 def test_every_call_fails_with_every_error_and_what_is_over_is_not_run_again(tmp_path: Path) -> None:
