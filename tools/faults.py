@@ -9,7 +9,8 @@ when the command ends in success with the files of an undisturbed run, or with o
 ones, and the same command then gives the files of an undisturbed run. Only calls on files below the working directory
 fail: inputs, results, kept captures and temporary files, not the modules of Python. Each point is written to the file
 of --progress when it is over. A point that stands there is not run again; with --again, those that failed or were not
-reached are.
+reached are. With --distinct, of the calls that the same lines of Python lead to, only the first one fails: what handles
+the error is the same code.
 """
 
 import argparse
@@ -60,6 +61,7 @@ class Calls:
     command: str
     call: str
     calls: int
+    distinct: int = 0  # code paths that lead to them
 
 
 class Progress:
@@ -68,7 +70,7 @@ class Progress:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.points: dict[tuple[str, bool, str, int, str], Point] = {}
-        self.calls: dict[tuple[str, str], int] = {}
+        self.calls: dict[tuple[str, str], Calls] = {}
         lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
         if lines[-1]:  # the line of a process that was killed
             path.write_bytes(b"\n".join([*lines[:-1], b""]))
@@ -82,7 +84,7 @@ class Progress:
     def _remember(self, known: Point | Calls) -> None:
         """A later line is that of a later try."""
         if isinstance(known, Calls):
-            self.calls[known.command, known.call] = known.calls
+            self.calls[known.command, known.call] = known
         else:
             self.points[known.key] = known
 
@@ -100,6 +102,7 @@ class Plan:
     calls: tuple[str, ...]
     until_s: float
     again: bool
+    distinct: bool
 
 
 class OutOfTimeError(Exception):
@@ -115,11 +118,14 @@ class Campaign:
 
     def run(self) -> None:
         """Fail the calls of the command, then those of its workers, whose number is not known before."""
+        chosen = {}
         for call in self._plan.calls:
-            calls = calls_of(self._host, ALL[self._name], self._work, call)
-            self._progress.keep(Calls(command=self._name, call=call, calls=calls))
-        for call in self._plan.calls:
-            for nth in range(1, self._progress.calls[self._name, call] + 1):
+            paths = calls_of(self._host, ALL[self._name], self._work, call)
+            first = sorted(paths.index(one) + 1 for one in set(paths))
+            self._progress.keep(Calls(command=self._name, call=call, calls=len(paths), distinct=len(first)))
+            chosen[call] = first if self._plan.distinct else range(1, len(paths) + 1)
+        for call, numbers in chosen.items():
+            for nth in numbers:
                 self._fail(call, nth, workers=False)
         for call in self._plan.calls if self._name in WITH_WORKERS else ():
             nth = missed = 0
@@ -151,16 +157,18 @@ class Campaign:
         return done
 
 
-def totals(progress: Progress, names: list[str], calls: tuple[str, ...]) -> Iterator[str]:
+def totals(progress: Progress, names: list[str], plan: Plan) -> Iterator[str]:
     """A table by command and call; the calls of workers end where none of them comes to the next number."""
     outcomes = Counter((one.command, one.workers, one.call, one.outcome) for one in progress.points.values())
     sums = [0, 0, 0, 0, 0]
     yield "| command | call | points | survived | failed | not reached | left |"
     yield "|---|---|---:|---:|---:|---:|---:|"
-    for name, workers, call in product(names, (False, True), calls):
+    for name, workers, call in product(names, (False, True), plan.calls):
         survived, failed, missed = (outcomes[name, workers, call, one] for one in (SURVIVED, FAILED, NOT_REACHED))
         done = survived + failed + (0 if workers else missed)
-        points = done if workers else max(done, progress.calls.get((name, call), 0) * len(FAULTS[call]))
+        found = progress.calls.get((name, call))
+        calls = 0 if found is None or workers else found.distinct if plan.distinct else found.calls
+        points = max(done, calls * len(FAULTS[call]))
         row = [points, survived, failed, done - survived - failed, points - done]
         if any(row):
             sums = [one + more for one, more in zip(sums, row, strict=True)]
@@ -176,11 +184,12 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after this time")
     parser.add_argument("--progress", type=Path, default=Path("faults.jsonl"), help="the file of what is over")
     parser.add_argument("--again", action="store_true", help="run points again that failed or were not reached")
+    parser.add_argument("--distinct", action="store_true", help="the first call of each code path that leads to it")
     parser.add_argument("--totals", action="store_true", help="run nothing, print what the file says")
     chosen = parser.parse_args()
     names = chosen.command or list(ALL)
     until_s = time.monotonic() + chosen.minutes * 60
-    plan = Plan(calls=tuple(chosen.call or FAULTS), until_s=until_s, again=chosen.again)
+    plan = Plan(calls=tuple(chosen.call or FAULTS), until_s=until_s, again=chosen.again, distinct=chosen.distinct)
     progress = Progress(chosen.progress)
     left: list[str] = []
     with ExitStack() as stack:
@@ -197,7 +206,7 @@ def main() -> int:
                     Campaign(name, host, fill(work), progress, plan).run()
                 except OutOfTimeError:
                     left.append(name)
-    print("\n".join(totals(progress, names, plan.calls)))
+    print("\n".join(totals(progress, names, plan)))
     if left:
         print(f"out of time, points are left: {', '.join(left)}; run the same line again")
     return int(any(one.outcome == FAILED and one.command in names for one in progress.points.values()))

@@ -47,7 +47,7 @@ _ANALYZE = f"analyze {MODEL} --backend aot_eager --dir out/a"
 WITH_WORKERS = {
     "check": Command(arguments=_CHECK, again=f"{_CHECK} --resume", code=1),
     "sweep run": Command(arguments="sweep run --dir out", again="sweep run --dir out --resume", inputs=("vectors",)),
-    "analyze": Command(arguments=_ANALYZE, again=f"{_ANALYZE} --resume", rewritten=("a/unique_modules.json",)),
+    "analyze": Command(arguments=_ANALYZE, again=f"{_ANALYZE} --resume"),
 }
 ALL = LIGHT | HEAVY | WITH_TORCH | WITH_WORKERS
 IMPORTED = (  # by workers; a run then costs a few forks

@@ -11,6 +11,7 @@ import json
 import os
 import runpy
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,9 @@ import traceback
 import warnings
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
+from itertools import count
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 PACKAGES = ("torchstone", "msgspec", "sqlalchemy", "jinja2", "markupsafe", "sqlite3", "rich", "torch", "numpy")
@@ -120,6 +123,41 @@ def warm_up_torch() -> None:
             dynamo_graphs(torch.nn.Linear(1, 1), (torch.zeros(1, 1),), {})
 
 
+def keep_steps(out: Path, steps: Path) -> None:
+    """Copy each file that is put in place below `out`, by forks as well, to a folder of its own."""
+    steps.mkdir()
+    numbers = count()
+
+    def renaming(event: str, arguments: tuple[Any, ...]) -> None:
+        if event != "os.rename":
+            return
+        target = Path.cwd() / os.fsdecode(arguments[1])
+        if target.is_relative_to(out):
+            copy = steps / f"{os.getpid()}-{next(numbers)}" / target.relative_to(out)
+            copy.parent.mkdir(parents=True)
+            shutil.copy(arguments[0], copy)
+
+    sys.addaudithook(renaming)
+
+
+class CodePaths:
+    """Where each counted call comes from: the lines of Python that led to it."""
+
+    def __init__(self, shim: ctypes.CDLL) -> None:
+        self._numbers: dict[tuple[tuple[str, int], ...], int] = {}
+        self.seen: list[int] = []  # of each call, the number of its code path
+        self._watch = ctypes.CFUNCTYPE(None)(self._note)  # lives as long as the shim may call it
+        shim.fault_watch(self._watch)
+
+    def _note(self) -> None:
+        lines: list[tuple[str, int]] = []
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            lines.append((frame.f_code.co_filename, frame.f_lineno))
+            frame = frame.f_back
+        self.seen.append(self._numbers.setdefault(tuple(lines), len(self._numbers)))
+
+
 def run_once(order: dict[str, Any], answer: int) -> None:
     """Run one command line in this process, and write what came of it."""
     shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
@@ -130,6 +168,8 @@ def run_once(order: dict[str, Any], answer: int) -> None:
     tempfile.tempdir = None  # TMPDIR has changed
     if order["warm_workers"]:
         subprocess.Popen = ForkedPython  # type: ignore[assignment, misc]
+    if order["steps"]:
+        keep_steps(Path(order["cwd"]) / "out", Path(order["steps"]))
     fault = order["fault"]
     if fault and fault["in_children"]:
         parts = (order["below"], fault["call"], fault["nth"], fault["errno"])
@@ -137,6 +177,7 @@ def run_once(order: dict[str, Any], answer: int) -> None:
         os.environ["FAULT_MARK"] = order["mark"]
     elif fault:
         shim.fault_arm(order["below"].encode(), fault["call"].encode(), fault["nth"], fault["errno"])
+    paths = CodePaths(shim) if fault and fault["nth"] == NEVER else None
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         code = run(order["arguments"])
@@ -147,6 +188,7 @@ def run_once(order: dict[str, Any], answer: int) -> None:
         "loaded": [name for name in sys.modules if name.startswith(PACKAGES)],
         "fired": fired or Path(order["mark"]).exists(),
         "calls": calls,
+        "code_paths": [] if paths is None else paths.seen,
         "out": out.getvalue()[-4000:],
         "err": err.getvalue()[-4000:],
     }

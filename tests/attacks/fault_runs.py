@@ -47,7 +47,6 @@ class Command:
     inputs: tuple[str, ...] = ()  # files that are copied into `out` before each run
     again: str = ""  # the command line after the failure, where it is not the same
     code: int = 0
-    rewritten: tuple[str, ...] = ()  # complete files that a later step of the same command replaces
     first: str = ""  # a command line that is run before each fault: what it wrote is what may be lost
 
 
@@ -79,22 +78,43 @@ class Signal:
         return f"{signal.Signals(self.number).name} to the {self.target} after {self.after_s:.2f} s"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """What the files may be after a failure, by name."""
+
+    before: dict[str, object]
+    expected: dict[str, object]  # of an undisturbed run
+    steps: dict[str, list[object]]  # what later steps of an undisturbed run replace
+
+    def allow(self, name: str, content: object) -> bool:
+        """Whether a file is the old one, the new one, or that of an earlier step."""
+        return content in (self.before.get(name), self.expected.get(name), *self.steps.get(name, ()))
+
+
 @dataclass(slots=True)
 class Host:
     """A process that runs commands with faults."""
 
     process: "subprocess.Popen[str]"
     counts: Counter[str] = field(default_factory=Counter)
+    steps: dict[str, list[object]] = field(default_factory=dict)  # by file: what an undisturbed run replaces later on
     warm_workers: bool = False  # whether the zygote of the workers is a fork, too
 
     def run(
-        self, work: Path, arguments: str, fault: Fault | None = None, signalled: Signal | None = None
+        self,
+        work: Path,
+        arguments: str,
+        fault: Fault | None = None,
+        signalled: Signal | None = None,
+        *,
+        steps: str | None = None,
     ) -> dict[str, Any]:
-        """Run one command, and give its answer."""
+        """Run one command, and give its answer; copies of the files that it puts in place go to the folder `steps`."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         order = _order(work, arguments, fault)
         order |= {"signal": None if signalled is None else asdict(signalled), "warm_workers": self.warm_workers}
+        order["steps"] = steps
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
         answer: dict[str, Any] = json.loads(self.process.stdout.readline())
@@ -152,21 +172,28 @@ def undisturbed(host: Host, command: Command, work: Path) -> dict[str, object]:
     """
     for _ in range(2):
         _prepare(host, command, work)
-        answer = host.run(work, command.arguments)
+        shutil.rmtree(work / "steps", ignore_errors=True)
+        answer = host.run(work, command.arguments, steps=str(work / "steps"))
         assert answer.get("code") == command.code, answer
+    host.steps.clear()
+    for folder in sorted((work / "steps").iterdir()):
+        for name, content in files_of(folder).items():
+            host.steps.setdefault(name, []).append(content)
     return files_of(work / "out")
 
 
-def calls_of(host: Host, command: Command, work: Path, call: str, *, below: str = ".") -> int:
-    """How often an undisturbed run calls a function."""
+def calls_of(host: Host, command: Command, work: Path, call: str, *, below: str = ".") -> list[int]:
+    """The calls of a function by an undisturbed run: of each, the number of the code path that led to it."""
     _prepare(host, command, work)
-    calls: int = host.run(work, command.arguments, Fault(call=call, error=0, nth=COUNT_ALL, below=below))["calls"]
-    return calls
+    answer = host.run(work, command.arguments, Fault(call=call, error=0, nth=COUNT_ALL, below=below))
+    paths: list[int] = answer["code_paths"]
+    assert len(paths) == answer["calls"], "a call was not seen"
+    return paths
 
 
 def numbers(host: Host, command: Command, work: Path, call: str, *, most: int, below: str = ".") -> list[int]:
     """Which calls of a function to fail: all, or the first, the last and some between."""
-    found = calls_of(host, command, work, call, below=below)
+    found = len(calls_of(host, command, work, call, below=below))
     if found <= most:
         return list(range(1, found + 1))
     return sorted({1 + place * (found - 1) // (most - 1) for place in range(most)})
@@ -187,10 +214,11 @@ def attempt(host: Host, command: Command, work: Path, fault: Fault, expected: di
     host.counts[f"{where} in a worker" if fault.in_children else where] += 1
     killed = fault.error == KILL and not fault.in_children
     may_lack = fault.in_children and command.code == EXIT_FINDINGS
+    versions = Versions(before=before, expected=expected, steps=host.steps)
     problems = list(
         _after_kill(answer, work / "out")
         if killed
-        else _wrong(answer, command, work / "out", before, expected, may_lack=may_lack)
+        else _wrong(answer, command, work / "out", versions, may_lack=may_lack)
     )
     problems += _left_running(answer)
     problems += _run_again(host, command, work, expected)
@@ -208,7 +236,8 @@ def survive_signal(host: Host, command: Command, work: Path, sent: Signal, expec
     if sent.target == "worker":  # the command itself was not signalled
         refused = answer.get("code") == EXIT_BAD_INPUT and "exit code -9" in answer["err"]
         if refused:  # the process that lists the backends; what was killed is said in a sentence
-            problems += _wrong(answer, command, work / "out", {}, expected)
+            versions = Versions(before={}, expected=expected, steps=host.steps)
+            problems += _wrong(answer, command, work / "out", versions)
         elif answer.get("code") != command.code:
             problems.append(f"it ends with {answer.get('code', answer.get('died'))}: {answer.get('err')}")
         else:
@@ -297,13 +326,7 @@ def _unreadable(out: Path) -> Iterator[str]:
 
 
 def _wrong(
-    answer: dict[str, Any],
-    command: Command,
-    out: Path,
-    before: dict[str, object],
-    expected: dict[str, object],
-    *,
-    may_lack: bool = False,
+    answer: dict[str, Any], command: Command, out: Path, versions: Versions, *, may_lack: bool = False
 ) -> Iterator[str]:
     """What must not be after a failure; exit code 1 also says that a part was not judged (`may_lack`)."""
     if "died" in answer:
@@ -323,10 +346,11 @@ def _wrong(
     except (ValueError, EOFError, OSError) as failure:
         yield f"a file is half written: {failure}"
         return
+    expected = versions.expected
     if answer["code"] == command.code and not may_lack:
         yield from (f"it succeeded with another {name}" for name in expected if found.get(name) != expected[name])
     if answer["code"] == EXIT_BAD_INPUT:
-        yield from (f"{name} is gone" for name in before if name not in found)
-        for name in found.keys() - set(command.rewritten):
-            if all(found[name] != files.get(name) for files in (before, expected)):
+        yield from (f"{name} is gone" for name in versions.before if name not in found)
+        for name, content in found.items():
+            if not versions.allow(name, content):
                 yield f"{name} is neither the old file nor the new one"

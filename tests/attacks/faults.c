@@ -3,7 +3,8 @@
  * Preloaded into Python, so that it is met by buffered files, SQLite and torch as well, which a shim in Python would not
  * see. fault_arm() is called through ctypes in the process that runs a command. Programs that the command starts are
  * armed by the variable FAULT_IN_CHILDREN instead: each of them fails at its own n-th call, and leaves the file
- * FAULT_MARK. The error KILL ends the process instead, as kill -9 does; a write has then written the half of its data. */
+ * FAULT_MARK. fault_watch() names a function that is called at each counted call. The error KILL ends the process instead,
+ * as kill -9 does; a write has then written the half of its data. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -25,6 +26,9 @@
 static char folder[4096];
 static char wanted[32];
 static int left = 0, code = 0, fired = 0, armed = 0, seen = 0;
+static void (*watch)(void) = NULL;
+
+void fault_watch(void (*with)(void)) { watch = with; }
 
 void fault_arm(const char *below, const char *call, int nth, int error) {
     snprintf(folder, sizeof folder, "%s", below);
@@ -49,6 +53,7 @@ int fault_seen(void) { return seen; }
 static int hit(const char *call) {
     if (!armed || strcmp(call, wanted) != 0) return 0;
     seen++;
+    if (watch) watch();
     if (--left != 0) return 0;
     armed = 0;
     fired = 1;
