@@ -197,6 +197,7 @@ class Run:
         if reuse and isinstance(world, StandInWorld) and not backward:
             self._reuse = Reuse(world, self._tree, self._recorder, self._calls)
         self._held_numbers: dict[int, int] = {}  # id of each parameter and buffer as the model holds it -> its number
+        self._stand_ins: dict[int, Tensor] = {}  # by id: what runs in the place of plain ones among these
         self._failing: tuple[BaseException, int] | None = None  # the last error, and the innermost call it came from
 
     def execute(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -232,6 +233,13 @@ class Run:
 
     def _held_as(self, tensor: Tensor) -> Tensor:
         """What a parameter or buffer is in this world, with the number of the original."""
+        known = self._stand_ins.get(id(tensor))
+        if known is not None:
+            return known
+        if isinstance(self._world, StandInWorld) and id(tensor) in self._tensors.exchanged:
+            held = self._stand_ins[id(tensor)] = self._world.hold_plain(tensor)
+            self._tensors.mark_like(held, tensor)
+            return held
         held = self._world.hold(tensor)
         if held is not tensor and not self._tensors.is_known(held):
             self._tensors.mark_like(held, tensor)
@@ -315,6 +323,7 @@ class Run:
     def close(self) -> None:
         """Let go of what refers to itself, or the garbage collector has to look through all of it."""
         self._tensors.lifetimes.close()
+        self._stand_ins.clear()
         if self._reuse is not None:
             self._reuse.close()
         if isinstance(self._world, StandInWorld):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
 
@@ -103,6 +103,7 @@ class ShapeRules:
         self._mode = mode
         sample = FakeTensor(mode, torch.empty(0, device=_META), _CPU)
         self._attributes = dict(vars(sample))
+        self._of_parameters = {**self._attributes, "_is_param": True}  # what nn.Parameter does with a tensor subclass
         unsafe = getattr(mode, "_allow_unsafe_data_ptr_access", True)
         self._guard_memory = (
             torch._C._set_warn_deprecated_on_mutable_data_ptr if unsafe else torch._C._set_throw_on_mutable_data_ptr
@@ -119,6 +120,19 @@ class ShapeRules:
         )
         self._guard_memory(made)
         vars(made).update(self._attributes)
+        return made
+
+    def held(self, tensor: Tensor) -> Tensor:
+        """A fake tensor on the cpu for a plain tensor that a module holds."""
+        made = Tensor._make_subclass(
+            FakeTensor,
+            torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META),
+            tensor.requires_grad and tensor.is_leaf,
+            dispatch_device=True,
+            device_for_backend_keys=_CPU,
+        )
+        self._guard_memory(made)
+        vars(made).update(self._of_parameters if isinstance(tensor, nn.Parameter) else self._attributes)
         return made
 
     def repeated(self, recipe: Recipe, args: Arguments) -> Any:

@@ -24,6 +24,7 @@ from torchstone.capture.tables import storage_pointer
 
 _CPU = torch.device("cpu")
 _META = torch.device("meta")
+_STANDS_FOR = (_META, _CPU)  # devices of weights that a fake tensor on the cpu stands for
 _MOST_KNOWN = 1 << 22  # elements; a mask over two thousand tokens
 _MOST_GIVEN = 1 << 26  # whole numbers and truth values among the inputs: a mask over 131,072 tokens of 512 sequences
 _MOST_ASSUMED = 1 << 26  # where the run cannot go on without values: a batch of images
@@ -328,6 +329,10 @@ class StandInWorld(World):
         """A stand-in, but for small integer buffers, which keep their values."""
         return self.substitute(tensor) if self.exchanges(tensor) else tensor
 
+    def hold_plain(self, tensor: Tensor) -> Tensor:
+        """The stand-in for a plain parameter or buffer that is exchanged and outlives the run."""
+        return self.substitute(tensor)
+
     def exchanges(self, tensor: Tensor) -> bool:
         """Whether a stand-in runs in the place of a parameter or buffer."""
         return not (self.is_stand_in(tensor) or self.stays_real(tensor))
@@ -422,6 +427,18 @@ class FakeWorld(StandInWorld):
         """A new fake tensor with these looks."""
         with _no_dispatch():
             return self._rules.fake(*looks)
+
+    def hold_plain(self, tensor: Tensor) -> Tensor:
+        """The same, made in one step: a net holds more tensors than it calls ops."""
+        known = self._substitutes.get(id(tensor))
+        if known is not None:
+            return known[1]
+        if tensor.is_quantized or tensor.device not in _STANDS_FOR:
+            return self.substitute(tensor)
+        with _no_dispatch():
+            made = self._rules.held(tensor)
+        self._substitutes[id(tensor)] = (ref(tensor), made)
+        return made
 
     def make(self, tensor: Tensor) -> Tensor:
         """A new fake tensor that looks like the given one."""
