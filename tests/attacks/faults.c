@@ -81,7 +81,7 @@ static int of_file(const char *call, int descriptor) {
     if (!armed || strcmp(call, wanted) != 0) return 0;
     snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
     ssize_t length = readlink(link, path, sizeof path - 1);
-    if (length <= 0) return 0;
+    if (length <= 0 || path[0] != '/') return 0; /* a pipe or socket has no path */
     path[length] = 0;
     return of_path(call, path);
 }
