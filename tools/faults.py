@@ -103,6 +103,7 @@ class Plan:
     until_s: float
     again: bool
     distinct: bool
+    only_workers: bool
 
 
 class OutOfTimeError(Exception):
@@ -124,7 +125,7 @@ class Campaign:
             first = sorted(paths.index(one) + 1 for one in set(paths))
             self._progress.keep(Calls(command=self._name, call=call, calls=len(paths), distinct=len(first)))
             chosen[call] = first if self._plan.distinct else range(1, len(paths) + 1)
-        for call, numbers in chosen.items():
+        for call, numbers in () if self._plan.only_workers else chosen.items():
             for nth in numbers:
                 self._fail(call, nth, workers=False)
         for call in self._plan.calls if self._name in WITH_WORKERS else ():
@@ -185,6 +186,7 @@ def main() -> int:
     parser.add_argument("--progress", type=Path, default=Path("faults.jsonl"), help="the file of what is over")
     parser.add_argument("--again", action="store_true", help="run points again that failed or were not reached")
     parser.add_argument("--distinct", action="store_true", help="the first call of each code path that leads to it")
+    parser.add_argument("--only-workers", action="store_true", help="the calls of workers, not of the command itself")
     parser.add_argument("--totals", action="store_true", help="run nothing, print what the file says")
     chosen = parser.parse_args()
     names = chosen.command or list(ALL)
