@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Protocol, TypeGuard, TypeVar
 
 from torchstone.errors import ModelError, UnknownModelError
-from torchstone.foreign import foreign_code
+from torchstone.foreign import foreign_code, printable
 
 T = TypeVar("T")
 
@@ -205,7 +205,7 @@ def _import(target: Target) -> ModuleType:
 
 def _describe_error(error: BaseException, target: Target) -> str:
     """The error in one line, with the nearest line of the user's own code."""
-    text = " ".join(str(error).split())
+    text = " ".join(str(printable(error)).split())
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, SyntaxError) and error.filename:
         return f"SyntaxError: {error.msg} ({error.filename}:{error.lineno})"
