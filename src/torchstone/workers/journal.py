@@ -30,7 +30,7 @@ import msgspec
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.record.base import Record
 from torchstone.record.codec import read_version
-from torchstone.record.files import problem_of, require_regular_file, shortened
+from torchstone.record.files import open_regular, problem_of, require_regular_file, shortened
 
 SYNC_S = 1.0
 _BLOCK_BYTES = 1 << 16
@@ -189,9 +189,8 @@ def _entries(path: Path) -> tuple[dict[str, dict[str, Any]], int]:
 
 def _lines(path: Path) -> Iterator[bytes]:
     """The lines of a journal, none where there is no file; a disk may give a file of zeros, which is one line."""
-    require_regular_file(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while line := file.readline(_LONGEST_LINE):
                 if len(line) == _LONGEST_LINE:
                     msg = f"{path} has a line that is too long for a journal; move the file away to begin anew"
