@@ -86,14 +86,11 @@ _NEVER_AN_ANSWER = (KeyboardInterrupt, GeneratorExit)
 
 def printable(error: BaseException) -> Exception:
     """The same error, or one of its name where its own text cannot be made: that is foreign code, too."""
-    try:
+    text = "its text cannot be shown"
+    with suppress(Exception, SystemExit, GeneratorExit):
         text = str(error)
         if isinstance(error, Exception):
             return error
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # noqa: BLE001 - the text of an error of others is made by code of others
-        text = "its text cannot be shown"
     plain: Exception = type(type(error).__name__, (Exception,), {})(text)
     return plain.with_traceback(error.__traceback__)
 

@@ -61,7 +61,7 @@ def open_regular(path: Path) -> io.BufferedReader:
     Raises UnreadableFileError for what is not a regular file, and OSError as `open` does.
     """
     require_regular_file(path)
-    file = path.open("rb") if os.name != "posix" else open(path, "rb", opener=_without_waiting)  # noqa: SIM115
+    file = io.BufferedReader(io.FileIO(path, opener=_without_waiting if os.name == "posix" else None))
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return file
     file.close()
