@@ -61,7 +61,9 @@ def open_regular(path: Path) -> io.BufferedReader:
     Raises UnreadableFileError for what is not a regular file, and OSError as `open` does.
     """
     require_regular_file(path)
-    file = io.BufferedReader(io.FileIO(path, opener=_without_waiting if os.name == "posix" else None))
+    file: io.BufferedReader = io.BufferedReader(
+        io.FileIO(path, opener=_without_waiting if os.name == "posix" else None)
+    )
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return file
     file.close()
