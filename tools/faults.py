@@ -191,7 +191,13 @@ def main() -> int:
     chosen = parser.parse_args()
     names = chosen.command or list(ALL)
     until_s = time.monotonic() + chosen.minutes * 60
-    plan = Plan(calls=tuple(chosen.call or FAULTS), until_s=until_s, again=chosen.again, distinct=chosen.distinct)
+    plan = Plan(
+        calls=tuple(chosen.call or FAULTS),
+        until_s=until_s,
+        again=chosen.again,
+        distinct=chosen.distinct,
+        only_workers=chosen.only_workers,
+    )
     progress = Progress(chosen.progress)
     left: list[str] = []
     with ExitStack() as stack:

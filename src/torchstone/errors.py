@@ -145,7 +145,7 @@ def require_package(package: str, *, needed_for: str) -> None:
         raise MissingExtraError(needed_for=needed_for, extra=EXTRA_OF_PACKAGE[package])
 
 
-def missing_extra(error: Exception, *, needed_for: str) -> MissingExtraError | None:
+def missing_extra(error: BaseException, *, needed_for: str) -> MissingExtraError | None:
     """The error to show for a failed import, where a package of an extra is what it did not find."""
     if not isinstance(error, ModuleNotFoundError):
         return None

@@ -12,7 +12,7 @@ ALLOWED = ("common_options",)  # the options that all commands have in common
 BLIND_HANDLERS = {  # may only become fewer
     "capture/op_log.py": 1,
     "capture/ops.py": 1,
-    "capture/run.py": 2,
+    "capture/run.py": 1,
     "capture/trace_child.py": 1,
     "capture/ttnn_child.py": 1,
     "cli/main.py": 1,

@@ -4,7 +4,8 @@
  * see. fault_arm() is called through ctypes in the process that runs a command. Programs that the command starts are
  * armed by the variable FAULT_IN_CHILDREN instead: each of them fails at its own n-th call, and leaves the file
  * FAULT_MARK. fault_watch() names a function that is called at each counted call. The error KILL ends the process instead,
- * as kill -9 does; a write has then written the half of its data. */
+ * as kill -9 does; a write has then written the half of its data. The errors from CUT on change the file of the call, as
+ * another process might at that moment, and let the call pass. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #define KILL (-1)
+enum { CUT = -2, EMPTY = -3, REPLACE = -4, PIPE = -5, GONE = -6, LINK = -7 };
 
 static char folder[4096];
 static char wanted[32];
@@ -59,9 +61,26 @@ static int hit(const char *call) {
     fired = 1;
     const char *mark = getenv("FAULT_MARK");
     if (mark) close(creat(mark, 0600));
+    if (code <= CUT) return 1;
     if (code == KILL && strcmp(call, "write") != 0) kill(getpid(), SIGKILL);
     errno = code;
     return 1;
+}
+
+/* What stands below FOLDER_other takes the place of what stands below FOLDER. */
+static void change(const char *path) {
+    char other[8192], gone[8192];
+    struct stat found;
+    snprintf(other, sizeof other, "%s_other%s", folder, path + strlen(folder));
+    snprintf(gone, sizeof gone, "%s_gone", folder);
+    switch (code) {
+    case CUT: if (!stat(path, &found) && truncate(path, found.st_size / 2)) return; break;
+    case EMPTY: if (truncate(path, 0)) return; break;
+    case REPLACE: renameat(AT_FDCWD, other, AT_FDCWD, path); break;
+    case GONE: renameat(AT_FDCWD, path, AT_FDCWD, gone); break;
+    case PIPE: if (!renameat(AT_FDCWD, path, AT_FDCWD, gone)) mkfifoat(AT_FDCWD, path, 0600); break;
+    case LINK: if (!renameat(AT_FDCWD, path, AT_FDCWD, gone)) symlinkat(other, AT_FDCWD, path); break;
+    }
 }
 
 static int of_path(const char *call, const char *path) {
@@ -73,7 +92,12 @@ static int of_path(const char *call, const char *path) {
         strncat(whole, path, 4000);
         path = whole;
     }
-    return strncmp(path, folder, strlen(folder)) == 0 && hit(call);
+    if (strncmp(path, folder, strlen(folder)) != 0 || !hit(call)) return 0;
+    if (code > CUT) return 1;
+    int before = errno;
+    change(path);
+    errno = before;
+    return 0;
 }
 
 static int of_file(const char *call, int descriptor) {

@@ -27,7 +27,7 @@ def bundle(tmp_path: Path) -> Path:
     save(tmp_path / "check.json", check_result(finding(repro="repros/001_x.py"), backend="aot_eager"))
     (tmp_path / "repros").mkdir()
     (tmp_path / "repros/001_x.py").write_text(SCRIPT)
-    return write_bundle(tmp_path, "1", tmp_path / "b.zip", deadline_s=60.0)
+    return write_bundle(tmp_path, "1", tmp_path / "b.zip", python=sys.executable, deadline_s=60.0)
 
 
 def environments(folder: Path, codes: str) -> list[str]:
@@ -112,7 +112,7 @@ def test_the_lowering_at_fault_is_found_with_a_real_bundle_of_inductor(tmp_path:
     command += ["--backend", "inductor", "--backend-option", config, "--dir", str(folder), "--no-ir", "--quiet"]
     subprocess.run(command, check=False, timeout=3600)
 
-    bundle = write_bundle(folder, "1", tmp_path / "b.zip", deadline_s=1200.0)
+    bundle = write_bundle(folder, "1", tmp_path / "b.zip", python=sys.executable, deadline_s=1200.0)
     found = bisect_compiler(bundle, deadline_s=3600.0)
 
     with zipfile.ZipFile(bundle) as archive:

@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_bundle_has_the_script_the_ir_and_a_report(folder: Path) -> None:
-    written = write_bundle(folder, "1", None, deadline_s=PATIENCE_S)
+    written = write_bundle(folder, "1", None, python=sys.executable, deadline_s=PATIENCE_S)
 
     with zipfile.ZipFile(written) as archive:
         names = set(archive.namelist())
@@ -65,7 +65,7 @@ def test_a_bundle_has_the_script_the_ir_and_a_report(folder: Path) -> None:
     [("old", "still fails"), ("mended", "fixed"), ("new", "changed"), ("absent", "could not run")],
 )
 def test_a_bundle_is_tried_again(folder: Path, version: str, state: str) -> None:
-    written = write_bundle(folder, "finding_001", folder / "b.zip", deadline_s=PATIENCE_S)
+    written = write_bundle(folder, "finding_001", folder / "b.zip", python=sys.executable, deadline_s=PATIENCE_S)
     (folder / "version").write_text(version)
 
     (found,) = watch([written], sys.executable, deadline_s=PATIENCE_S, say=lambda _: None)
@@ -88,7 +88,7 @@ def test_a_script_runs_under_the_settings_that_its_backend_lists(folder: Path) -
     save(folder / "check.json", check_result(finding(), backend=f"{backend}::Mine"))
     (folder / "repros/001_aten_mm_default.py").write_text("import os, sys\nsys.exit('MENDED' not in os.environ)\n")
 
-    written = write_bundle(folder, "1", None, deadline_s=PATIENCE_S)
+    written = write_bundle(folder, "1", None, python=sys.executable, deadline_s=PATIENCE_S)
 
     with zipfile.ZipFile(written) as archive:
         report = archive.read(REPORT).decode()
@@ -107,7 +107,7 @@ def test_what_is_not_a_bundle_is_refused(tmp_path: Path) -> None:
 
 def test_what_is_executed_is_named_first(folder: Path) -> None:
     lines: list[str] = []
-    write_bundle(folder, "1", None, deadline_s=PATIENCE_S, say=lines.append)
+    write_bundle(folder, "1", None, python=sys.executable, deadline_s=PATIENCE_S, say=lines.append)
 
     assert lines == [f"executing {folder}/repros/001_aten_mm_default.py with {sys.executable} ..."]
 
@@ -131,13 +131,13 @@ def test_a_file_outside_the_folder_is_neither_run_nor_sent(folder: Path, tmp_pat
     save(folder / "check.json", result)
 
     with pytest.raises(InputError, match=r"is outside|not a file below the folder"):
-        write_bundle(folder, "1", None, deadline_s=PATIENCE_S)
+        write_bundle(folder, "1", None, python=sys.executable, deadline_s=PATIENCE_S)
     assert not (outside / "ran").exists()
     assert not (folder / "bundles" / "finding_001.zip").exists()
 
 
 def test_a_bundle_writes_nothing_outside_its_folder(folder: Path, tmp_path: Path) -> None:
-    written = write_bundle(folder, "1", tmp_path / "b.zip", deadline_s=PATIENCE_S)
+    written = write_bundle(folder, "1", tmp_path / "b.zip", python=sys.executable, deadline_s=PATIENCE_S)
     with zipfile.ZipFile(written, "a") as archive:
         archive.writestr("../evil.py", "x")
         archive.writestr("/tmp/evil_too.py", "x")  # noqa: S108 - what a hostile zip might have
@@ -203,8 +203,51 @@ def test_a_bundle_has_the_other_forms_and_the_twin(folder: Path) -> None:
     twin = Twin(change="with contiguous tensors", file=f"{home}/passes.py")
     save(folder / "check.json", check_result(msgspec.structs.replace(one, ladder=rungs, twin=twin)))
 
-    written = write_bundle(folder, "1", None, deadline_s=PATIENCE_S)
+    written = write_bundle(folder, "1", None, python=sys.executable, deadline_s=PATIENCE_S)
 
     with zipfile.ZipFile(written) as archive:
         assert archive.read("repro_onnx.py") == b"onnx"
         assert archive.read("repro_passes.py") == b"passes"
+
+
+def test_a_folder_of_somebody_else_is_packed_and_nothing_in_it_is_executed(folder: Path) -> None:
+    """Neither the script, nor the interpreter, nor the file of the backend that check.json names."""
+    ran = folder / "ran"
+    planted = folder / "planted"
+    planted.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    planted.chmod(0o755)
+    for name in ("mine.py", "repros/001_aten_mm_default.py"):
+        (folder / name).write_text(f"open({str(ran)!r}, 'w')\n")
+    result = check_result(finding(), backend=f"{folder / 'mine.py'}::Mine")
+    save(folder / "check.json", msgspec.structs.replace(result, python=str(planted)))
+
+    written = write_bundle(folder, "1", None)
+
+    assert not ran.exists()
+    with zipfile.ZipFile(written) as archive:
+        assert json.loads(archive.read("bundle.json"))["run"] is None
+        assert SCRIPT in archive.namelist()
+
+
+def test_the_interpreter_that_a_check_names_is_not_started(folder: Path) -> None:
+    planted = folder / "planted"
+    planted.write_text(f"#!/bin/sh\ntouch {folder / 'ran'}\n")
+    planted.chmod(0o755)
+    result = check_result(finding(repro="repros/001_aten_mm_default.py"))
+    save(folder / "check.json", msgspec.structs.replace(result, python=str(planted)))
+
+    written = write_bundle(folder, "1", None, python=sys.executable, deadline_s=PATIENCE_S)
+
+    assert not (folder / "ran").exists()
+    with zipfile.ZipFile(written) as archive:
+        assert json.loads(archive.read("bundle.json"))["run"]["state"] == "fails"
+
+
+@pytest.mark.parametrize(("version", "state"), [("old", "still fails"), ("mended", "fixed")])
+def test_a_bundle_whose_script_was_not_run_can_be_tried(folder: Path, version: str, state: str) -> None:
+    written = write_bundle(folder, "1", folder / "b.zip")
+    (folder / "version").write_text(version)
+
+    (found,) = watch([written], sys.executable, deadline_s=PATIENCE_S, say=lambda _: None)
+
+    assert found.state == state

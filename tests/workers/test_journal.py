@@ -106,7 +106,7 @@ def test_a_file_of_somebody_else_is_refused_and_left_alone(path: Path, content: 
 
 def test_a_journal_of_a_newer_torchstone_is_refused(path: Path) -> None:
     path.parent.mkdir()
-    path.write_text('{"schema": "torchstone/journal/2"}\n')
+    path.write_text('{"schema": "torchstone/journal/3"}\n')
 
     with pytest.raises(NewerSchemaError):
         Journal.read(path)
@@ -131,7 +131,7 @@ def test_a_full_disk_leaves_no_half_line(path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False)
 
     assert "InputError: cannot write to" in done.stderr
-    assert path.read_bytes().endswith(b'{"key":"a","document":{}}\n')
+    assert path.read_bytes().endswith(b',"key":"a","document":{}}\n')
 
 
 @given(documents=st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.integers()))
@@ -155,4 +155,4 @@ def test_a_number_that_json_cannot_hold_is_refused_and_nothing_is_written(path: 
 
 
 def test_the_file_names_its_schema(path: Path) -> None:
-    assert json.loads(written(path).read_text()) == {"schema": "torchstone/journal/1"}
+    assert json.loads(written(path).read_text()) == {"schema": "torchstone/journal/2"}

@@ -135,7 +135,10 @@ def call_site() -> str:
 
 def _place_of(file: str) -> str:
     """A file as it is written down, "" if it is not the user's: below the current folder or the installed packages."""
-    return _place_below(file, str(Path.cwd()) + os.sep)
+    try:
+        return _place_below(file, str(Path.cwd()) + os.sep)
+    except FileNotFoundError:  # the user's program removed the folder that it runs in, and may go on
+        return _place_below(file, "")
 
 
 @cache

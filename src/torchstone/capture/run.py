@@ -19,7 +19,7 @@ from torchstone.capture.restore_state import inputs_in, modules_kept, one_thread
 from torchstone.capture.reuse import Replayed, Reuse
 from torchstone.capture.tables import CallColumns, TensorColumns, argument_names, describe_arguments, looks_watched
 from torchstone.capture.tensor_modes import RealWorld, StandInWorld
-from torchstone.foreign import printable
+from torchstone.foreign import foreign_code, printable
 from torchstone.record.trace import Failure, Provenance, Trace
 from torchstone.record.value import Absent, Argument
 
@@ -182,7 +182,7 @@ class Run:
 
     def __init__(self, tree: ModuleTree, world: RealWorld | StandInWorld, *, reuse: bool, backward: bool) -> None:
         self.error: Exception | None = None
-        self._raised: Exception | None = None  # the same, unless its text cannot be shown
+        self._raised: BaseException | None = None  # the same, unless its text cannot be shown
         self._model = tree.modules[0]
         self._world = world
         self._tree = tree
@@ -215,7 +215,8 @@ class Run:
             self._really_call = kept.enter_context(intercepted(self._tree.modules, self._call))
             if self._reuse is not None:
                 kept.enter_context(self._reuse.watching())
-            try:
+            # a model may raise anything, and that is a result
+            with foreign_code(exit_is_answer=True, exhaustion_is_answer=True) as ran:
                 self._tensors.lifetimes.start()
                 with self._recorder:
                     output = self._model(*args, **kwargs)
@@ -223,8 +224,8 @@ class Run:
                         self._ops.forward_calls = len(self._ops)
                         self._backward.run(output)
                         self._find_gradients()
-            except Exception as error:  # noqa: BLE001 - a model may raise anything, and that is a result
-                self._raised, self.error = error, printable(error)
+            if ran.cause is not None:
+                self._raised, self.error = ran.cause, printable(ran.error or ran.cause)
 
     def _number_held_tensors(self, kept: ExitStack) -> None:
         """Number parameters and buffers as the model holds them, then let it hold what this world has for them."""

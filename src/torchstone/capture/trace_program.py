@@ -116,7 +116,7 @@ def _trace(request: TraceRequest, folder: Path) -> OpLog:
     done = subprocess.run(command, stdout=_STDERR, check=False)  # noqa: S603 - our own module
     if refusal.is_file():
         raise InputError(refusal.read_text(encoding="utf-8"))
-    if done.returncode:
+    if done.returncode or not log.is_file():
         raise InputError(_why(request, done.returncode))
     return load(log, OpLog)
 
@@ -124,4 +124,6 @@ def _trace(request: TraceRequest, folder: Path) -> OpLog:
 def _why(request: TraceRequest, code: int) -> str:
     if code < 0:
         return f"{request.target} was ended by {signal.Signals(-code).name}, so nothing of it was recorded"
+    if code == 0:
+        return f"{request.target} ended its process before it was over, as os._exit does; nothing of it was recorded"
     return f"{request.target} could not be traced; what it said stands above"

@@ -79,7 +79,8 @@ def _parts(about: Reported, irs: Sequence[str]) -> dict[str, str]:
     finding, run = about.finding, about.run
     kind = finding_kinds().get(finding.code)
     what = "Unknown kind" if kind is None else f"{kind.title} ({finding.code})"
-    ran = "there is no script" if run is None else f"{run.state} (exit code {run.exit_code})"
+    unknown = "it was not run again" if finding.repro else "there is no script"
+    ran = unknown if run is None else f"{run.state} (exit code {run.exit_code})"
     options = ", ".join(f"{name}={value}" for name, value in about.backend_options.items()) or "none"
     last = "" if run is None else run.last_lines
     rows = "\n".join(f"- {name}: {variant.state}" for name, variant in about.variants.items())

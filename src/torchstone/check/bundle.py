@@ -6,7 +6,6 @@ import platform
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import zipfile
 import zlib
@@ -55,19 +54,28 @@ class Watched(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def write_bundle(
-    folder: Path, name: str, target: Path | None, *, deadline_s: float, say: Callable[[str], None] = lambda _: None
+    folder: Path,
+    name: str,
+    target: Path | None,
+    *,
+    python: str = "",
+    deadline_s: float = 600.0,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Write the zip of one finding of the check in a folder; the script is run once more before.
+    """Write the zip of one finding of the check in a folder.
 
-    `say` receives what is going to be executed: the folder may come from somebody else. Raises InputError where
-    check.json names a file outside the folder.
+    With an interpreter, the script is run once more before, and under each of the settings that its backend lists. The
+    folder may come from somebody else: without one nothing that it contains is executed, and the interpreter that
+    check.json names is never started. `say` receives what is going to be executed. Raises InputError where check.json
+    names a file outside the folder.
     """
     result = read_result(folder)
     finding = find_finding(result, name)
     script = _inside(folder, finding.repro) if finding.repro else None
-    if script is not None and script.is_file():
-        say(f"executing {script} with {result.python or sys.executable} ...")
-    run = run_script(script, result.python or sys.executable, deadline_s) if script and script.is_file() else None
+    run = None
+    if python and script is not None and script.is_file():
+        say(f"executing {script} with {python} ...")
+        run = run_script(script, python, deadline_s)
     about = Bundle(
         model=result.model,
         backend=result.backend,
@@ -77,7 +85,7 @@ def write_bundle(
         platform=platform.platform(),
         finding=finding,
         run=run,
-        variants={} if run is None or script is None else _under_variants(result, script, deadline_s),
+        variants={} if run is None or script is None else _under_variants(result, script, python, deadline_s),
     )
     target = target or folder / "bundles" / f"{finding.id}.zip"
     irs = _irs(result, finding, folder)
@@ -115,11 +123,10 @@ def _other_scripts(finding: Finding) -> dict[str, str]:
     return {f"repro_{PurePosixPath(file).name}": file for file in finding.files if file != finding.repro}
 
 
-def _under_variants(result: CheckResult, script: Path, deadline_s: float) -> dict[str, ScriptRun]:
+def _under_variants(result: CheckResult, script: Path, python: str, deadline_s: float) -> dict[str, ScriptRun]:
     """The script under each of the settings that its backend lists."""
-    python = result.python or sys.executable
     try:
-        variants = describe(result.backend, python=result.python or None).variants
+        variants = describe(result.backend, python=python).variants
     except TorchstoneError:  # a backend from a file that is gone: nothing is known of its settings
         return {}
     return {name: run_script(script, python, deadline_s, variables=given) for name, given in variants.items()}
@@ -187,19 +194,22 @@ def watch(bundles: Sequence[Path], python: str, *, deadline_s: float, say: Calla
         with temporary_folder("bundle") as temporary:
             about = unpack(bundle, temporary)
             script = temporary / SCRIPT
-            if about.run is None or not script.is_file():
+            if not script.is_file():
                 found.append(Watched(bundle=str(bundle), state="could not run", detail="it has no script"))
                 continue
             found.append(_compared(bundle, about.run, run_script(script, python, deadline_s)))
     return found
 
 
-def _compared(bundle: Path, before: ScriptRun, now: ScriptRun) -> Watched:
+def _compared(bundle: Path, before: ScriptRun | None, now: ScriptRun) -> Watched:
     last = now.last_lines.splitlines()[-1] if now.last_lines else f"exit code {now.exit_code}"
     if now.state in ("passes", "could not run"):
         state = "fixed" if now.state == "passes" else "could not run"
         return Watched(bundle=str(bundle), state=state, detail="" if state == "fixed" else last)
-    same = (now.state, now.exit_code) == (before.state, before.exit_code) and _words(now) == _words(before)
+    # where it was not run before, all that is known is that it failed
+    same = before is None or (
+        (now.state, now.exit_code) == (before.state, before.exit_code) and _words(now) == _words(before)
+    )
     return Watched(bundle=str(bundle), state="still fails" if same else "changed", detail=last)
 
 

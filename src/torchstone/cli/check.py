@@ -352,24 +352,45 @@ def _matrix_request(options: MatrixOptions) -> "MatrixRequest":
 @click.argument("finding", metavar="FINDING")
 @click.option("--dir", "folder", type=click.Path(path_type=Path, file_okay=False), help="Folder of the check.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.zip", help="File to write.")
+@click.option("--run", "runs", is_flag=True, help="Run the script once more, and add its result. The script is code.")
+@click.option("--python", "interpreter", metavar="PATH",
+              help="Interpreter for --run; this one by default, not the one that check.json names.")  # fmt: skip
 @click.option("--timeout", "deadline_s", type=click.FloatRange(min=0.1), default=600.0, show_default=True,
-              metavar="SECONDS", help="Timeout of the script, which is run once more.")  # fmt: skip
+              metavar="SECONDS", help="Timeout of the script, with --run.")  # fmt: skip
 @common_options
 @click.pass_obj
-def bundle_command(
-    session: Session, /, *, finding: str, folder: Path | None, output: Path | None, deadline_s: float
+def bundle_command(  # noqa: PLR0913 - one parameter for each option
+    session: Session,
+    /,
+    *,
+    finding: str,
+    folder: Path | None,
+    output: Path | None,
+    runs: bool,
+    interpreter: str | None,
+    deadline_s: float,
 ) -> None:
     """Write a finding as a zip: the script, the IR, the environment, and the text of a bug report.
 
-    FINDING is an id or number with --dir, or both together: D/finding_001. The script is code: it runs with your
-    permissions, and with the interpreter that check.json names.
+    FINDING is an id or number with --dir, or both together: D/finding_001. With --run the script, and the backend that
+    the check names, run with your permissions. Without it, nothing in the folder is executed.
     """
+    import sys
+
     from torchstone.check.bundle import write_bundle
 
+    if interpreter is not None and not runs:
+        msg = "--python names the interpreter for --run; add --run, or drop --python"
+        raise InputError(msg)
     place = folder if folder is not None else Path(finding).parent
+    python = (interpreter or sys.executable) if runs else ""
     progress = TerminalProgress(session)
-    with progress.step("running the script once more"):
-        written = write_bundle(place, Path(finding).name, output, deadline_s=deadline_s, say=progress.note)
+    with progress.step("running the script once more" if runs else "packing"):
+        written = write_bundle(
+            place, Path(finding).name, output, python=python, deadline_s=deadline_s, say=progress.note
+        )
+    if not runs:
+        progress.note("the script was not run; --run adds its result to the report")
     click.echo(written)
 
 

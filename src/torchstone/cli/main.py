@@ -11,10 +11,12 @@ from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from shutil import get_terminal_size
-from traceback import print_exc
+from sysconfig import get_paths
+from traceback import extract_tb, print_exc
 from typing import NamedTuple, NoReturn, TextIO
 
 import click
+from click import echo  # the user's code may replace functions of click; an error is reported all the same
 from click.shell_completion import shell_complete
 
 from torchstone import __version__
@@ -32,8 +34,10 @@ from torchstone.errors import (
     missing_extra,
     refused_by_system,
 )
+from torchstone.foreign import kept_process, printable
 from torchstone.report.text import fitted
 
+_PATIENCE_S = 10.0  # that threads and atexit functions of the user's code may take after the end of a command
 _YOUNG_OBJECTS = 100_000  # after which Python looks for garbage: to import torch makes many objects and no garbage
 
 
@@ -142,8 +146,24 @@ def cli() -> None:
 
 def run(arguments: Sequence[str] | None = None, *, program: click.Command = cli, name: str = "torchstone") -> int:
     """Run one command line, of torchstone or of another program it installs, and give its exit code."""
-    with plain_output(), _ended_tidily():
-        return _run(arguments, program=program, name=name)
+    with (
+        plain_output() as reopen_closed,
+        _ended_tidily(),
+        kept_process(on_exit=_left_by_foreign_code, on_return=reopen_closed) as process,
+    ):
+        return _run(arguments, program=program, name=name, process=process)
+
+
+def _left_by_foreign_code(code: object) -> NoReturn:
+    """End the process that the user's code ended by os._exit, with a sentence and with an exit code that says so."""
+    _report(
+        InputError(f"the user's code ended the process by os._exit({code}); let it return, or raise an error"),
+        Session(),
+    )
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(EXIT_BAD_INPUT)
 
 
 class _Terminated(KeyboardInterrupt):
@@ -176,7 +196,7 @@ def _ended_tidily() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str) -> int:
+def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str, process: kept_process) -> int:
     session = Session()
     given = sys.argv[1:] if arguments is None else arguments
     try:
@@ -196,14 +216,33 @@ def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str) 
         _lead_nowhere(sys.stdout)  # the reader closed the pipe
         return EXIT_FINE
     except TorchstoneError as error:
-        return _report(error, session, code=error.exit_code)
+        return _report(error, session)
     except (OSError, MemoryError) as error:
-        failure = refused_by_system(error)
-        return _report(failure, session, code=failure.exit_code)
-    except Exception as error:  # noqa: BLE001 - the outermost frame: whatever is left is an internal error
+        return _report(refused_by_system(error), session)
+    except BaseException as error:  # noqa: BLE001 - the outermost frame: whatever is left is an internal error
         missing = missing_extra(error, needed_for=" ".join([name, *given[:1]]))
-        return _report(missing or error, session, code=missing.exit_code if missing else EXIT_INTERNAL_ERROR)
+        foreign = _of_foreign_code(error) if process.ran else None
+        return _report(missing or foreign or error, session)
     return outcome if isinstance(outcome, int) else EXIT_FINE
+
+
+def _of_foreign_code(error: BaseException) -> InputError | None:
+    """The error to show for one that the user's own code raised where torchstone calls Python or a library.
+
+    A model file may replace `open` or a method of torch; an exit of it may pass all blocks that wait for an answer.
+    """
+    kind, text = type(error).__name__, printable(error)
+    if isinstance(error, SystemExit | GeneratorExit):
+        return InputError(f"the user's code ended the command by {kind}({text}); let it return, or raise an error")
+    frames = extract_tb(error.__traceback__)
+    installed = (*(get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")), "<")
+    ours = str(Path(__file__).resolve().parents[1])
+    if not frames or Path(frames[-1].filename).is_relative_to(ours) or frames[-1].filename.startswith(installed):
+        return None
+    place = f"{frames[-1].filename}:{frames[-1].lineno}"
+    return InputError(
+        f"the user's code at {place}, in place of a function that torchstone calls, raised {kind}: {text}"
+    )
 
 
 def _invoke(program: click.Command, arguments: Sequence[str], name: str, session: Session) -> object:
@@ -238,15 +277,17 @@ def _complete(program: click.Command, name: str, variable: str) -> int:
     return code
 
 
-def _report(error: Exception, session: Session, *, code: int) -> int:
+def _report(error: BaseException, session: Session) -> int:
+    code = error.exit_code if isinstance(error, TorchstoneError) else EXIT_INTERNAL_ERROR
     if session.debug:
         print_exc()
+    text = one_line(str(printable(error)))
     if code == EXIT_INTERNAL_ERROR:
         kind = type(error).__name__
         hint = "" if session.debug else "; run it again with --debug and report the traceback"
-        click.echo(f"torchstone: internal error: {kind}: {one_line(str(error))}{hint}", err=True)
+        echo(f"torchstone: internal error: {kind}: {text}{hint}", err=True)
     else:
-        click.echo(f"torchstone: error: {one_line(str(error))}", err=True)
+        echo(f"torchstone: error: {text}", err=True)
     return code
 
 
@@ -262,8 +303,28 @@ def start(program: click.Command = cli, name: str = "torchstone") -> NoReturn:
             _lead_nowhere(stream)
             if stream is sys.stdout and code in (EXIT_FINE, EXIT_FINDINGS) and not isinstance(error, BrokenPipeError):
                 with plain_output():
-                    code = _report(refused_by_system(error), Session(), code=EXIT_BAD_INPUT)
+                    code = _report(refused_by_system(error), Session())
+    _bound_the_end(code)
     sys.exit(code)
+
+
+def _bound_the_end(code: int) -> None:
+    """End the process also where the user's code left a thread or an atexit function that does not end.
+
+    All is written and flushed: nothing but such code can take time from here on.
+    """
+
+    def end() -> None:
+        left = [one.name for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]
+        what = f"the thread {left[0]}" if left else "a function for the end of the process"
+        with suppress(OSError, ValueError):
+            text = f"torchstone: warning: the user's code left {what} running; it was ended after {_PATIENCE_S:.0f} s"
+            os.write(2, f"{one_line(text)}\n".encode("utf-8", "replace"))
+        os._exit(code)
+
+    timer = threading.Timer(_PATIENCE_S, end)
+    timer.daemon = True
+    timer.start()
 
 
 def _lead_nowhere(stream: TextIO) -> None:

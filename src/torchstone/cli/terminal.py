@@ -8,7 +8,7 @@ one of these streams, so that no command has to think of it.
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
@@ -83,7 +83,7 @@ class PlainStream:
 
     def __init__(self, stream: TextIO, *, may_fail: bool = False) -> None:
         self._stream = stream
-        self._ignored: tuple[type[OSError], ...] = (OSError,) if may_fail else ()
+        self._ignored: tuple[type[Exception], ...] = (OSError, ValueError) if may_fail else ()  # ValueError: closed
         self.errors = getattr(stream, "errors", None) or "strict"  # click unwraps streams that do not say so
 
     def write(self, text: str, /) -> int:
@@ -107,6 +107,21 @@ class PlainStream:
         with suppress(*self._ignored):
             self._stream.flush()
 
+    def close(self) -> None:
+        """Send what was written; the stream stays open, since the user's code cannot know who else needs it."""
+        self.flush()
+
+    @property
+    def behind(self) -> TextIO:
+        """Where it all goes."""
+        return self._stream
+
+    def reopen_closed(self, descriptor: int) -> None:
+        """Go on where the user's code closed the stream behind this one."""
+        if getattr(self._stream, "closed", False):
+            with suppress(OSError):  # the descriptor was closed, too
+                self._stream = os.fdopen(descriptor, "w", encoding=self._stream.encoding, closefd=False)
+
     def writelines(self, lines: Iterable[str], /) -> None:
         """Write several texts."""
         for line in lines:
@@ -117,8 +132,8 @@ class PlainStream:
 
 
 @contextmanager
-def plain_output() -> Iterator[None]:
-    """While open, stdout and stderr make control characters visible.
+def plain_output() -> Iterator[Callable[[], None]]:
+    """While open, stdout and stderr make control characters visible; gives what opens them again if they were closed.
 
     A stream that the process was started without leads nowhere. What cannot be written to stderr is lost: a note must
     not end a command, and there is no other place to report it.
@@ -126,8 +141,14 @@ def plain_output() -> Iterator[None]:
     before = sys.stdout, sys.stderr
     with ExitStack() as opened:
         out, err = (one or opened.enter_context(Path(os.devnull).open("w", encoding="utf-8")) for one in before)
-        sys.stdout, sys.stderr = cast("TextIO", PlainStream(out)), cast("TextIO", PlainStream(err, may_fail=True))
+        streams = PlainStream(out), PlainStream(err, may_fail=True)
+        sys.stdout, sys.stderr = cast("TextIO", streams[0]), cast("TextIO", streams[1])
+
+        def reopen_closed() -> None:
+            for descriptor, stream in enumerate(streams, start=1):
+                stream.reopen_closed(descriptor)
+
         try:
-            yield
-        finally:
-            sys.stdout, sys.stderr = before
+            yield reopen_closed
+        finally:  # the streams as they were, or those that take their place
+            sys.stdout, sys.stderr = (one.behind if was else was for one, was in zip(streams, before, strict=True))

@@ -23,7 +23,7 @@ from torchstone.configs.ttnn_operations import (
     read_trace_folder,
 )
 from torchstone.errors import UnreadableFileError
-from torchstone.record.files import problem_of, read_file, shortened, storable
+from torchstone.record.files import open_regular, problem_of, read_file, shortened, storable
 
 _SIDECAR = ".python_io.json"
 
@@ -55,7 +55,7 @@ def is_exchange(path: Path) -> bool:
     """Whether a file holds the contents of a database, which are merged and not replaced."""
     if not path.is_file():
         return False
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return is_exchange_text(file.readline(200).decode("utf-8", "replace"))
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from torchstone.errors import InputError, UnreadableFileError
-from torchstone.record.files import require_regular_file
+from torchstone.record.files import open_regular
 
 Progress = Callable[[int], None]  # called with the number of bytes read so far
 
@@ -34,9 +34,8 @@ _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 def read_chunks(path: Path, progress: Progress | None = None) -> Iterator[bytes]:
     """The text of a log, decompressed and as UTF-8, a few megabytes at a time; raises UnreadableFileError."""
-    require_regular_file(path)
     try:
-        with path.open("rb") as file, _decompressed(file, path) as stream:
+        with open_regular(path) as file, _decompressed(file, path) as stream:
             yield from _recoded(_bounded(_readable(stream, file, progress), file, path))
     except (OSError, lzma.LZMAError) as error:
         msg = f"cannot read {path}: {getattr(error, 'strerror', None) or error}"

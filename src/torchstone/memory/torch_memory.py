@@ -21,7 +21,7 @@ from torchstone.errors import InputError, UnreadableFileError
 from torchstone.memory.graphs import OpenRun, close_run, freeze_run
 from torchstone.memory.pickle_limits import problem_of_pickle
 from torchstone.memory.timeline_builder import Scale, TimelineBuilder
-from torchstone.record.files import parse_json, read_unpacked
+from torchstone.record.files import open_regular, parse_json, read_unpacked
 from torchstone.record.memory import (
     NONE,
     Allocation,
@@ -75,7 +75,7 @@ class _Recording:
 
 def is_torch_file(path: Path) -> bool:
     """Whether a file is a snapshot or a profiler trace of PyTorch, by its first bytes."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         start = file.read(_SAMPLE_BYTES)
     if start.startswith(_GZIP):
         try:

@@ -13,7 +13,7 @@ from pathlib import Path
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.foreign import computed_tables
 from torchstone.memory.ttnn_report import DATABASE_DIALECT, Json, is_graph_report, is_node_list, read_report
-from torchstone.record.files import parse_json, read_file, read_json, shortened
+from torchstone.record.files import open_regular, parse_json, read_file, read_json, shortened
 from torchstone.record.memory import MemoryTimeline
 
 _SQLITE = b"SQLite format 3\x00"
@@ -30,7 +30,7 @@ _BUFFER_COLUMNS = ("address", "max_size_per_bank", "buffer_type", "device_id")
 
 def is_ttnn_file(path: Path) -> bool:
     """Whether a file is one of ttnn's, by its first bytes."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         start = file.read(_SAMPLE_BYTES)
     return start.startswith(_SQLITE) or (start.lstrip()[:1] in {b"{", b"["} and any(word in start for word in _WORDS))
 
@@ -42,7 +42,7 @@ def ttnn_file_in(folder: Path) -> Path | None:
 
 def read_ttnn_file(path: Path) -> MemoryTimeline:
     """The timeline of a file of ttnn; raises UnreadableFileError where it is damaged, InputError for another kind."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         is_database = file.read(len(_SQLITE)) == _SQLITE
     if is_database:
         return _read_database(path)

@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_map_only
 
 from torchstone.errors import InputError, ModelError, ModelInputsError, TorchstoneError
-from torchstone.foreign import foreign_code
+from torchstone.foreign import foreign_code, printable
 from torchstone.models.inputs import Inputs
 from torchstone.record.files import shortened
 from torchstone.units import show_bytes
@@ -88,12 +88,12 @@ def initialize_lazy_parameters(model: nn.Module, inputs: Inputs) -> None:
     lazy = lazy_tensors(model)
     if not lazy:
         return
-    with foreign_code() as ran, torch.no_grad():  # the model's own code may raise anything
+    with foreign_code(exit_is_answer=True) as ran, torch.no_grad():  # the model's own code may raise anything
         model(*inputs.args, **inputs.kwargs)
-    if ran.error is not None:
-        reason = " ".join(str(ran.error).split())
-        msg = f"the first run, which gives {lazy[0]} its shape, raised {type(ran.error).__name__}: {reason}"
-        raise ModelError(msg) from ran.error
+    if ran.cause is not None:
+        reason = " ".join(str(printable(ran.error or ran.cause)).split())
+        msg = f"the first run, which gives {lazy[0]} its shape, raised {type(ran.cause).__name__}: {reason}"
+        raise ModelError(msg) from ran.cause
     remaining = lazy_tensors(model)
     if remaining:
         msg = f"{remaining[0]} is lazy and still has no shape after a run; make it a parameter with a shape"

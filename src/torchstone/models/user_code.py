@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Protocol, TypeGuard, TypeVar
 
 from torchstone.errors import ModelError, UnknownModelError
-from torchstone.foreign import foreign_code
+from torchstone.foreign import foreign_code, printable
 
 T = TypeVar("T")
 
@@ -157,15 +157,15 @@ def _drop_siblings(folder: Path) -> None:
 
 def _run_file(target: Target) -> ModuleType:
     target.require_file()
-    path = Path(target.module)
+    path = Path(target.module).resolve()  # here: the user's code may change the folder
     with foreign_code(exit_is_answer=True) as ran:  # the user's code may raise anything
         levels = _relative_import_levels(path)
-        folder = path.resolve().parents[levels]
+        folder = path.parents[levels]
         _drop_siblings(folder)
         with importable(folder):
-            return _execute(path.resolve(), levels)
+            return _execute(path, levels)
     error = ran.raised
-    msg = f"{path} cannot be imported: {_describe_error(error, target)}"
+    msg = f"{target.module} cannot be imported: {_describe_error(error, target)}"
     raise ModelError(msg) from error
 
 
@@ -192,7 +192,7 @@ def _relative_import_levels(path: Path) -> int:
 
 def _import(target: Target) -> ModuleType:
     # the user's code may raise anything
-    with foreign_code(exit_is_answer=True) as ran, importable(Path.cwd()):
+    with importable(Path.cwd()), foreign_code(exit_is_answer=True) as ran:
         return import_module(target.module)
     error = ran.raised
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
@@ -205,7 +205,7 @@ def _import(target: Target) -> ModuleType:
 
 def _describe_error(error: BaseException, target: Target) -> str:
     """The error in one line, with the nearest line of the user's own code."""
-    text = " ".join(str(error).split())
+    text = " ".join(str(printable(error)).split())
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, SyntaxError) and error.filename:
         return f"SyntaxError: {error.msg} ({error.filename}:{error.lineno})"

@@ -55,6 +55,26 @@ def require_regular_file(path: Path) -> None:
         raise UnreadableFileError(msg)
 
 
+def open_regular(path: Path) -> io.BufferedReader:
+    """Open a regular file to read; another process may put a pipe in its place at any time, which is not waited for.
+
+    Raises UnreadableFileError for what is not a regular file, and OSError as `open` does.
+    """
+    require_regular_file(path)
+    file: io.BufferedReader = io.BufferedReader(
+        io.FileIO(path, opener=_without_waiting if os.name == "posix" else None)
+    )
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    msg = f"{path} is not a regular file any more; write its content to one and give that"
+    raise UnreadableFileError(msg)
+
+
+def _without_waiting(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
 def matching(folder: Path, pattern: str) -> list[Path]:
     """The paths below a folder that match a pattern, sorted; a folder that is not there has none.
 
@@ -87,9 +107,8 @@ def all_files_below(folder: Path) -> list[Path]:
 
 def read_file(path: Path, *, most_bytes: int = MAX_FILE_BYTES) -> bytes:
     """The content of a regular file that is not larger than the limit."""
-    require_regular_file(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size_bytes = os.fstat(file.fileno()).st_size  # 0 for the files of /proc, whatever they contain
             content = file.read(size_bytes + 1 if size_bytes else _UNSIZED_BYTES) if size_bytes <= most_bytes else None
     except (OSError, ValueError) as error:

@@ -5,6 +5,7 @@ import os
 import pickle
 import re
 import struct
+import sys
 import tokenize
 import warnings
 import zipfile
@@ -17,12 +18,12 @@ from typing import IO
 import numpy as np
 import safetensors
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load
 from torch import Tensor
 
 from torchstone.errors import InputError, UnreadableFileError
 from torchstone.numerics.pickle_names import names_too_long
-from torchstone.record.files import all_files_below, problem_of_archive
+from torchstone.record.files import all_files_below, open_regular, problem_of_archive, read_file
 from torchstone.reference.golden_files import OUTPUTS
 from torchstone.reference.structure import tensors_of
 from torchstone.reference.tensorbin import read_tensorbin
@@ -189,8 +190,12 @@ def _with_tensors(value: object, name: str) -> object:
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    """In natural order of the names: the format keeps no other."""
-    found = load_file(path, device="cpu")
+    """In natural order of the names: the format keeps no other.
+
+    The file is read, not mapped: a port that runs again writes it anew, and a mapped file that becomes shorter ends
+    the process.
+    """
+    found = load(read_file(path, most_bytes=sys.maxsize - 1))
     return {name: found[name] for name in sorted(found, key=_natural)}
 
 
@@ -236,14 +241,14 @@ def _require_data(file: IO[bytes], size_bytes: int) -> None:
 
 
 def _read_npy(path: Path) -> Tensor:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         _require_data(file, path.stat().st_size)
     found = np.load(path, allow_pickle=False)
     return _from_numpy(path.name, found)
 
 
 def _read_pt(path: Path) -> dict[str, Tensor] | Tensor:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         if names_too_long(file):
             msg = "it names a class by more than a thousand characters"
             raise ValueError(msg)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from torchstone.errors import ModelError
-from torchstone.foreign import foreign_code
+from torchstone.foreign import foreign_code, printable
 from torchstone.models.inputs import Inputs
 from torchstone.numerics.compare import identical
 from torchstone.numerics.dtypes import dtype_name
@@ -85,12 +85,12 @@ def observe(model: nn.Module, inputs: Inputs, *, seed: int, watched: Sequence[st
         stack.enter_context(_restored_buffers(model, observation.changed_buffers))
         stack.enter_context(torch.no_grad())
         _add_hooks(model, watched, observation, stack)
-        with foreign_code() as ran:  # a model may raise anything
+        with foreign_code(exit_is_answer=True) as ran:  # a model may raise anything
             observation.outputs = model(*own.args, **own.kwargs)
-        if ran.error is not None:
-            reason = " ".join(str(ran.error).split())[:200]
-            msg = f"the model raised {type(ran.error).__name__}: {reason}; `torchstone inspect` shows where"
-            raise ModelError(msg) from ran.error
+        if ran.cause is not None:
+            reason = " ".join(str(printable(ran.error or ran.cause)).split())[:200]
+            msg = f"the model raised {type(ran.cause).__name__}: {reason}; `torchstone inspect` shows where"
+            raise ModelError(msg) from ran.cause
     _record_tensors(observation.outputs, OUTPUTS, Role.OUTPUT, None, observation)
     return observation
 

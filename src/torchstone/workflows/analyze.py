@@ -127,7 +127,7 @@ class _Run:
             return
         begun_s = perf_counter()
         self.progress.note(self.plan.line(name, question))
-        with foreign_code() as ran:  # a stage runs code of the user, of backends and of libraries
+        with foreign_code(stage=True) as ran:  # a stage runs code of the user, of backends and of libraries
             answer = work()
             state = StageState.DONE
         error = refused_by_system(ran.error) if isinstance(ran.error, OSError | MemoryError) else ran.error

@@ -17,12 +17,13 @@ from typing import TypeVar
 import msgspec
 
 import torchstone
-from torchstone.errors import InputError, TorchstoneError
+from torchstone.errors import InputError, TorchstoneError, UnreadableFileError
 from torchstone.models.inputs import InputOptions
 from torchstone.models.user_code import parse_target
 from torchstone.models.zoo.catalogue import find_entry
 from torchstone.record import codec
 from torchstone.record.base import Record
+from torchstone.record.files import read_file
 from torchstone.record.formula import FormulaCost, Setting
 from torchstone.record.trace import Trace
 from torchstone.units import read_bytes
@@ -92,7 +93,10 @@ def cached_capture(key: CaptureKey) -> Trace | None:
     try:
         if key.has_code and not _is_unchanged(path):
             return None
-        found = codec.load(path, Trace)
+        content = _read(path)
+        if content is None:
+            return None
+        found = codec.decode(content, Trace, origin=str(path))
         os.utime(path)  # the captures that were not used for longest go first
     except (TorchstoneError, OSError):
         return None
@@ -110,8 +114,8 @@ def keep_capture(key: CaptureKey, trace: Trace, files: Sequence[FileState] | Non
     with suppress(OSError):
         _remove(path)  # never a capture beside the files of another one
         if key.has_code:
-            codec.write_atomically(_files_beside(path), msgspec.json.encode(files))
-        codec.write_atomically(path, codec.encode(trace))
+            _keep(_files_beside(path), msgspec.json.encode(files))
+        _keep(path, codec.encode(trace))
         _shrink(path.parent, keep=path)
 
 
@@ -139,7 +143,7 @@ def keep_settings(key: CaptureKey, settings: Mapping[str, Setting]) -> None:
     path = None if key.has_code else _path(key)
     if path is not None:
         with suppress(OSError):
-            codec.write_atomically(path.with_suffix(_SETTINGS), msgspec.json.encode(settings))
+            _keep(path.with_suffix(_SETTINGS), msgspec.json.encode(settings))
 
 
 def kept_settings(key: CaptureKey) -> dict[str, Setting] | None:
@@ -147,7 +151,7 @@ def kept_settings(key: CaptureKey) -> dict[str, Setting] | None:
     path = None if key.has_code else _path(key)
     if path is None:
         return None
-    return codec.load_kept(path.with_suffix(_SETTINGS), dict[str, Setting])
+    return _load(path.with_suffix(_SETTINGS), dict[str, Setting])
 
 
 class _KeptFormulas(Record, frozen=True, kw_only=True):
@@ -163,7 +167,7 @@ def keep_formula_cost(key: CaptureKey, state: str, result: FormulaCost) -> None:
     if path is not None:
         kept = _KeptFormulas(state=state, result=result)
         with suppress(OSError):
-            codec.write_atomically(path.with_suffix(_FORMULAS), msgspec.json.encode(kept))
+            _keep(path.with_suffix(_FORMULAS), msgspec.json.encode(kept))
 
 
 def kept_formula_cost(key: CaptureKey, state: str) -> FormulaCost | None:
@@ -171,16 +175,15 @@ def kept_formula_cost(key: CaptureKey, state: str) -> FormulaCost | None:
     path = _path(key)
     if path is None:
         return None
-    with suppress(OSError, msgspec.DecodeError):
-        kept = msgspec.json.decode(path.with_suffix(_FORMULAS).read_bytes(), type=_KeptFormulas)
-        return kept.result if kept.state == state else None
-    return None
+    kept = _load(path.with_suffix(_FORMULAS), _KeptFormulas)
+    return kept.result if kept is not None and kept.state == state else None
 
 
 # --- Answers from a database ---
 
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 
 class _KeptAnswer(Record, frozen=True, kw_only=True):
@@ -212,7 +215,7 @@ def keep_answer(question: str, state: str, answer: Record) -> None:
         return
     kept = _KeptAnswer(state=state, answer=msgspec.Raw(msgspec.json.encode(answer)))
     with suppress(OSError):
-        codec.write_atomically(path, msgspec.json.encode(kept))
+        _keep(path, msgspec.json.encode(kept))
         found = sorted(path.parent.glob(f"*{_ANSWER}"), key=lambda one: one.stat().st_mtime_ns)
         for old in found[:-_MOST_ANSWERS]:
             old.unlink(missing_ok=True)
@@ -223,9 +226,9 @@ def kept_answer(question: str, state: str, answer_type: type[R]) -> R | None:
     path = _answer_path(question)
     if path is None:
         return None
-    with suppress(OSError, msgspec.DecodeError):
-        kept = msgspec.json.decode(path.read_bytes(), type=_KeptAnswer)
-        return msgspec.json.decode(kept.answer, type=answer_type) if kept.state == state else None
+    kept = _load(path, _KeptAnswer)
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(kept.answer, type=answer_type) if kept is not None and kept.state == state else None
     return None
 
 
@@ -257,7 +260,7 @@ def _files_beside(path: Path) -> Path:
 
 def _is_unchanged(path: Path) -> bool:
     """Whether all files are as they were that the code of a capture was made from."""
-    files = codec.load_kept(_files_beside(path), tuple[FileState, ...])
+    files = _load(_files_beside(path), tuple[FileState, ...])
     return files is not None and all(one.holds() for one in files)
 
 
@@ -282,6 +285,34 @@ def _shrink(folder: Path, *, keep: Path) -> None:
         held += size
         if held > _limit_bytes() and path != keep:
             _remove(path)
+
+
+# --- Files with a checksum: JSON in which a digit has changed is read as well as the right one ---
+
+
+def _keep(path: Path, content: bytes) -> None:
+    codec.write_atomically(path, content + b"\n" + _checksum(path, content))
+
+
+def _read(path: Path) -> bytes | None:
+    """The content of a file; None where it is missing, or anything but what was kept under this name."""
+    try:
+        content, _, found = read_file(path).rpartition(b"\n")
+    except UnreadableFileError:
+        return None
+    return content if found == _checksum(path, content) else None
+
+
+def _load(path: Path, kind: type[T]) -> T | None:
+    content = _read(path)
+    try:
+        return None if content is None else msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _checksum(path: Path, content: bytes) -> bytes:
+    return b"sha256 " + sha256(path.name.encode() + b"\0" + content).hexdigest().encode()
 
 
 # --- The key ---
