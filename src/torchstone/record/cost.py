@@ -86,9 +86,12 @@ class Prediction(Record, frozen=True, kw_only=True):
     signatures: tuple[OpPrediction | None, ...]  # in the order of the trace's signatures; None: no price
     fits: bool  # if each tensor is freed after its last use; false where tensors of unknown size must fit, too
     peak_bytes: Count
-    largest_batch: int | None  # estimate, in units of the captured batch size; None: not even one, or not known
+    largest_batch: int | None  # fits by this capture; 0: not even one, None: not known
     eager_peak_bytes: Count | None = None  # as Python held tensors in the run; None: not observed
     eager_largest_batch: int | None = None
+    largest_batch_at_most: int | None = None  # one more does not fit; above `largest_batch` where growth is not known
+    eager_largest_batch_at_most: int | None = None
+    captured_batch: int | None = None  # with 1, copies that only larger batches make are not seen
     notes: tuple[str, ...] = ()
     plan: DevicePlan | None = None  # None: not asked for
     unsized: Count = 0  # tensors of unknown size, such as sparse ones, which are missing in the peak
