@@ -33,7 +33,7 @@ _ONE_BY_ONE = frozenset(("aten.bmm.default", "aten.baddbmm.default"))
 
 
 class BatchRange(msgspec.Struct, frozen=True):
-    """`least` fits, one more than `most` does not; equal where the capture tells how everything grows. None: not known."""
+    """`least` fits, one more than `most` does not; equal where the capture tells it. None: not known."""
 
     least: int | None = None
     most: int | None = None

@@ -227,11 +227,18 @@ class CacheMemory(Record, frozen=True, kw_only=True):
     when: str  # before the step, or after the prompt
     parts: tuple[CachePart, ...]  # largest first
     block_size: int | None = None  # tokens in a block; None: as captured
+    head_copies: int = 1  # how often each key and value head is kept: code may expand heads before it caches them
 
     @property
     def size_bytes(self) -> int:
         """All of it."""
         return sum(part.size_bytes for part in self.parts)
+
+    @property
+    def single_heads_bytes(self) -> int:
+        """What a server takes that keeps each head once."""
+        own = (CachePartKind.FULL, CachePartKind.WINDOW)
+        return sum(part.size_bytes // (self.head_copies if part.kind in own else 1) for part in self.parts)
 
 
 class Conventions(Record, frozen=True, kw_only=True, omit_defaults=False):
