@@ -32,6 +32,7 @@ class Hardware(Record, frozen=True, kw_only=True):
     convention: str = ""  # what the rates count: dense or sparse, math fidelity, chip or board; "": not stated
     tile: int | None = None  # matrices are stored in whole tiles of this side; None: as they are
     as_of: str = ""  # the day on which the numbers were entered from the source; "": not stated
+    unconfirmed: tuple[str, ...] = ()  # keys of numbers that are assumed, or that no document read that day confirms
 
 
 class Bound(StrEnum):
