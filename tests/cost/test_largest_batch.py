@@ -50,7 +50,7 @@ class Held(nn.Module):
         table = torch.ones(2000, 64).cos()
         first = tokens + table[: tokens.shape[1]]
         second = first.exp()
-        third = second.gelu()
+        third = second.sigmoid()
         return third.sum(-1)
 
 
