@@ -1,9 +1,10 @@
-"""The largest batch that `cost --hardware` estimates from one capture, against captures of other batches.
+"""The largest batch that `cost --hardware` prints from one capture, against captures of other batches.
 
-    python benchmarks/largest_batch.py [MODEL ...] [--hardware n150]
+    python benchmarks/largest_batch.py [MODEL ...] [--hardware n150] [--batch 1]
 
-The estimate is made from a capture of one sequence (or image). The truth is searched for with captures of other
-batches: the largest one whose peak fits. Without MODEL, models of all families are measured.
+It is worked out from a capture of one sequence or image, or of `--batch`. The truth is searched for with captures of
+other batches: the largest one whose peak fits. A range must contain it; `wrong` marks those that do not. Without MODEL,
+models of all families are measured.
 """
 
 import argparse
@@ -46,15 +47,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="*")
     parser.add_argument("--hardware", default="n150")
+    parser.add_argument("--batch", type=int, default=1)
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
-    print(f"{'model':<42} {'run':<18} {'ideal':>9} {'captured':>9} {'eager':>9} {'captured':>9}")
+    print(f"{'model':<42} {'run':<18} {'ideal':>17} {'captured':>9} {'eager':>17} {'captured':>9}")
     for name in chosen.model or CASES:
         for options in CASES.get(name, (InputOptions(), DECODE)):
-            _row(name, options, chosen.hardware)
+            _row(name, options, chosen.hardware, chosen.batch)
 
 
-def _row(name: str, options: InputOptions, hardware: str) -> None:
+def _row(name: str, options: InputOptions, hardware: str, first_batch: int) -> None:
     known: dict[int, Prediction] = {}
 
     def at(batch: int) -> Prediction:
@@ -62,16 +64,27 @@ def _row(name: str, options: InputOptions, hardware: str) -> None:
             known[batch] = _prediction(name, options, hardware, batch)
         return known[batch]
 
-    first = at(1)
+    first = at(first_batch)
     run = "decode" if options.phase else f"{options.seq_len} tokens" if options.seq_len else ""
     cells = [
-        f"{estimate or 0:>9,} {_captured(peak, first.hardware.memory_bytes, estimate or 1):>9,}"
-        for estimate, peak in (
-            (first.largest_batch, lambda batch: at(batch).peak_bytes),
-            (first.eager_largest_batch, lambda batch: at(batch).eager_peak_bytes or 0),
+        _cells(least, most, _captured(peak, first.hardware.memory_bytes, least or 1))
+        for least, most, peak in (
+            (first.largest_batch, first.largest_batch_at_most, lambda batch: at(batch).peak_bytes),
+            (
+                first.eager_largest_batch,
+                first.eager_largest_batch_at_most,
+                lambda batch: at(batch).eager_peak_bytes or 0,
+            ),
         )
     ]
     print(f"{name:<42} {run:<18} {' '.join(cells)}", flush=True)
+
+
+def _cells(least: int | None, most: int | None, captured: int) -> str:
+    if least is None or most is None:
+        return f"{'not known':>17} {captured:>9,}"
+    shown = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    return f"{shown:>17} {captured:>9,}{'' if least <= captured <= most else ' wrong'}"
 
 
 def _captured(peak_of: Callable[[int], int], memory_bytes: int, guess: int) -> int:

@@ -10,6 +10,8 @@ def test_the_list_names_every_device(capsys: pytest.CaptureFixture[str]) -> None
     assert run(["hardware"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in ("n150", "p150", "h100", "tpu-v5e"))
+    assert "9,216?  bfloat16 2368?" in shown  # of galaxy, of which no data sheet was read
+    assert "288  bfloat16 74, " in shown
 
 
 def test_the_document_names_its_schema(capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,6 +126,7 @@ def test_every_preset_names_its_source_and_has_sane_limits() -> None:
         assert 1e11 < hardware.memory_bytes_per_s < 1e14
         assert 10**10 < hardware.memory_bytes < 10**12
         assert hardware.vector_flops <= max(hardware.peak_flops.values())
+        assert "launch_us" in hardware.unconfirmed  # no maker publishes it
 
 
 @pytest.mark.parametrize(
@@ -135,6 +136,24 @@ def test_every_preset_names_its_source_and_has_sane_limits() -> None:
 )  # fmt: skip
 def test_memory_is_what_an_allocator_can_be_given(name: str, banks: int, mebibytes: int) -> None:
     assert find_hardware(name).memory_bytes == banks * mebibytes * 2**20
+
+
+def test_numbers_that_no_document_confirms_are_kept_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "galaxy.toml"
+    path.write_text(hardware_toml(find_hardware("galaxy")))
+    found = find_hardware(str(path))
+    assert found.unconfirmed == find_hardware("galaxy").unconfirmed
+    assert {"peak_tflops", "bandwidth_gb_per_s"} <= set(found.unconfirmed)
+
+
+@pytest.mark.parametrize(
+    "named", ['"launch_us"', '["memory"]', "[7]", '["peak_tflops.float8"]', '["launch_us"]', "3", "[[]]"]
+)
+def test_only_numbers_of_the_device_can_be_unconfirmed(named: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f"{MINE}unconfirmed = {named}\n")
+    with pytest.raises(InputError, match=r"unconfirmed in .* must list keys of this device"):
+        find_hardware(str(path))
 
 
 def test_boards_of_one_maker_are_rated_at_the_same_math_fidelity() -> None:

@@ -43,18 +43,26 @@ def _table(devices: "list[Hardware]") -> str:
     from torchstone.report.text import aligned
     from torchstone.units import show_bytes
 
-    rows = [("name", "device", "memory", "GB/s", "TFLOP/s by element type")]
+    rows = [("name", "device", "memory", "GB/s", "TFLOP/s by element type, dense")]
     rows.extend(
         (
             one.name,
             one.title,
             show_bytes(one.memory_bytes),
-            f"{one.memory_bytes_per_s / _GIGA:,.0f}",
-            ", ".join(f"{dtype} {rate / _TERA:.4g}" for dtype, rate in one.peak_flops.items()),
+            f"{one.memory_bytes_per_s / _GIGA:,.0f}{'?' if 'bandwidth_gb_per_s' in one.unconfirmed else ''}",
+            ", ".join(f"{dtype} {rate / _TERA:.4g}{_mark(one, dtype)}" for dtype, rate in one.peak_flops.items()),
         )
         for one in devices
     )
-    return aligned(rows, right=(2, 3))
+    hint = (
+        "? assumed, derived, or stated differently by other documents: `torchstone hardware show NAME` names them all"
+    )
+    return f"{aligned(rows, right=(2, 3))}\n\n{hint}"
+
+
+def _mark(device: "Hardware", dtype: str) -> str:
+    """A question mark behind a rate that no document confirms."""
+    return "" if {"peak_tflops", f"peak_tflops.{dtype}"}.isdisjoint(device.unconfirmed) else "?"
 
 
 @command.command("show")

@@ -6,13 +6,15 @@ the cache layers of transformers alone; tensors of any other structure count as 
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from math import prod
 
 import msgspec
 
 from torchstone.cost.boundary_tensors import is_cache_name, own_states
+from torchstone.cost.registry import find_price
 from torchstone.cost.storages import Storages
 from torchstone.record.base import Record
-from torchstone.record.cost import CacheMemory, CachePart, CachePartKind
+from torchstone.record.cost import CacheMemory, CachePart, CachePartKind, Kind
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
 from torchstone.record.value import Entries, Fields, Items, Value
@@ -21,6 +23,8 @@ _HOLD_TOKENS = frozenset(("keys", "values", "indexer_keys"))  # [..., tokens, wi
 _COUNTERS = ("int", "uint", "bool")  # element types of lengths and positions, which are no part of what is kept
 _CROSS = "cross_attention_cache"
 _TOKEN_RANK = 3
+_VALUES = "values"
+_MOVES = (Kind.VIEW, Kind.COPY)
 
 
 class _Layer(Record, frozen=True, kw_only=True):
@@ -92,7 +96,34 @@ def cache_memory(trace: Trace, block: int | None = None) -> CacheMemory | None:
         when="before the step" if before else "after the prompt",
         parts=tuple(sorted(parts, key=lambda part: (-part.size_bytes, part.kind, part.tokens or 0))),
         block_size=block,
+        head_copies=_head_copies(trace, after),
     )
+
+
+def _head_copies(trace: Trace, after: Sequence[_Kept]) -> int:
+    """By how much the values of a step are expanded before they are kept: of the first layer, as layers are alike.
+
+    Values are followed back because keys are rotated in between. A larger first dimension is that of the batch.
+    """
+    own = (CachePartKind.FULL, CachePartKind.WINDOW)
+    tensor = next((one.tensor for one in after if one.kind in own and one.path.endswith(_VALUES)), None)
+    ops, table = trace.recorded_ops, trace.tensors
+    made: dict[int, int] = {}
+    for row, outputs in enumerate(ops.outputs if tensor is not None else ()):
+        for one in outputs:
+            made.setdefault(one, row)
+    copies, before = 1, len(ops)
+    while tensor is not None and made.get(tensor, before) < before:
+        before = made[tensor]
+        op, inputs = ops.signatures[ops.signature_of[before]].op, ops.inputs[before]
+        entry = find_price(op)
+        if entry is None or entry.kind not in _MOVES or not inputs:
+            break
+        small, large = table[inputs[-1]].spec.shape, table[tensor].spec.shape
+        if op != "aten.cat.default" and len(small) == len(large) and small[:1] == large[:1]:
+            copies *= max(prod(large) // max(prod(small), 1), 1)
+        tensor = inputs[-1]  # of old tokens and new ones, the new
+    return copies
 
 
 def in_blocks(trace: Trace, storages: Storages, block: int | None, tile: int | None = None) -> Storages:

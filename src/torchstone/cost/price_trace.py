@@ -16,6 +16,7 @@ from torchstone.cost.storages import Storages, storages_of
 from torchstone.cost.tiles import in_tiles
 from torchstone.record.base import Record
 from torchstone.record.cost import (
+    CacheMemory,
     Category,
     Causal,
     Conventions,
@@ -30,7 +31,7 @@ from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
 from torchstone.record.value import Opaque
-from torchstone.units import many
+from torchstone.units import many, show_bytes
 
 _USUAL = Conventions()
 _PACKED = "torch.ScriptObject"
@@ -51,6 +52,7 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
         eager = trace.eager_memory.peak_bytes + peak.total_bytes - memory.live.peak.total_bytes
         peak = msgspec.structs.replace(peak, eager_bytes=max(eager, peak.total_bytes))
     own = own_costs(trace, costs)
+    cache = cache_memory(trace, conventions.block_size)
     parameters = _parameter_specs(trace)
     unpriced: Counter[str] = Counter()
     for signature, cost in zip(trace.recorded_ops.signatures, costs, strict=True):
@@ -69,8 +71,8 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
         classes=class_costs(trace, own),
         depths=depth_costs(trace, own),
         timeline_bytes=live.timeline_bytes,
-        cache=cache_memory(trace, conventions.block_size),
-        notes=(*_causal_note(conventions, results), *_notes(trace, unsized)),
+        cache=cache,
+        notes=(*_causal_note(conventions, results), *_notes(trace, unsized), *_cache_note(cache)),
     )
 
 
@@ -247,6 +249,17 @@ def _causal_note(conventions: Conventions, results: Sequence[tuple[Price, Priced
     if conventions.causal is Causal.FULL or any(found.causal_flops for found, _ in results):
         return ()
     return ("no attention kernel was called as causal, so counting causal attention by half changes nothing",)
+
+
+def _cache_note(cache: CacheMemory | None) -> tuple[str, ...]:
+    """Said where the model's code keeps more than a server does."""
+    if cache is None or cache.head_copies == 1:
+        return ()
+    return (
+        f"the cache has each key and value head {cache.head_copies} times, as the model's code expands heads before it "
+        f"keeps them; a server that keeps each once takes {show_bytes(cache.single_heads_bytes)} "
+        f"instead of {show_bytes(cache.size_bytes)}",
+    )
 
 
 def _notes(trace: Trace, unknown_sizes: int) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -28,6 +29,7 @@ _LEAST, _MOST = 1e-9, 1e15  # of a number in a file, in its unit
 _REQUIRED = ("peak_tflops", "memory_mib", "bandwidth_gb_per_s")
 _OTHER_NAMES = {"t3000": "t3k"}
 _MARKETING_MEMORY = "memory_gb"  # files written before `memory_mib`: 10^9 bytes
+_NUMBERS = frozenset((*_REQUIRED, _MARKETING_MEMORY, "vector_tflops", "launch_us", "link_gb_per_s"))
 _KNOWN = frozenset(
     (
         *_REQUIRED,
@@ -42,6 +44,7 @@ _KNOWN = frozenset(
         "convention",
         "as_of",
         "tile",
+        "unconfirmed",
     )
 )
 
@@ -127,7 +130,20 @@ def _hardware(name: str, values: object, origin: str) -> Hardware:
         convention=str(values.get("convention", "")),
         as_of=str(values.get("as_of", "")),
         tile=_whole(values["tile"], "tile", origin) if "tile" in values else None,
+        unconfirmed=_unconfirmed(values, peak, origin),
     )
+
+
+def _unconfirmed(values: Mapping[str, object], peak: Mapping[str, float], origin: str) -> tuple[str, ...]:
+    """The keys of some numbers; a rate may be named by its element type."""
+    named: Any = values.get("unconfirmed", ())
+    known = {key for key in values if key in _NUMBERS} | {f"peak_tflops.{dtype}" for dtype in peak}
+    listed = isinstance(named, Sequence) and not isinstance(named, str)
+    wrong = [one for one in named if not isinstance(one, str) or one not in known] if listed else [named]
+    if wrong:
+        msg = f"unconfirmed in {origin} must list keys of this device, such as peak_tflops, not {wrong[0]!r:.40}"
+        raise InputError(msg)
+    return tuple(named)
 
 
 def _memory_bytes(values: Mapping[str, object], origin: str) -> int:
@@ -178,6 +194,7 @@ def hardware_toml(hardware: Hardware) -> str:
             for name, text in (("convention", hardware.convention), ("as_of", hardware.as_of), ("note", hardware.note))
             if text
         ),
+        *([f"unconfirmed = {json.dumps(hardware.unconfirmed)}"] if hardware.unconfirmed else []),
     ]
     return "\n".join(lines) + "\n"
 
@@ -233,9 +250,12 @@ def predict(trace: Trace, table: CostTable, hardware: Hardware, *, states_bytes:
         signatures=signatures,
         fits=table.peak.total_bytes + states_bytes <= hardware.memory_bytes and not table.peak.unsized,
         peak_bytes=table.peak.total_bytes + states_bytes,
-        largest_batch=batches.ideal,
+        largest_batch=batches.ideal.least,
+        largest_batch_at_most=batches.ideal.most,
         eager_peak_bytes=None if table.peak.eager_bytes is None else table.peak.eager_bytes + states_bytes,
-        eager_largest_batch=batches.eager,
+        eager_largest_batch=batches.eager.least,
+        eager_largest_batch_at_most=batches.eager.most,
+        captured_batch=batches.captured,
         notes=roof.notes(),
         unsized=table.peak.unsized,
     )

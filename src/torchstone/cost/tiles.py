@@ -8,8 +8,7 @@ rows are looked up, are not in tiles.
 
 from collections.abc import Collection, Sequence
 from enum import Enum, auto
-from fractions import Fraction
-from math import ceil, prod
+from math import prod
 
 from msgspec.structs import replace
 
@@ -23,7 +22,6 @@ from torchstone.record.trace import Trace
 
 _READ_IMAGES = frozenset((Kind.CONVOLUTION, Kind.POOLING))
 _READ_MATRICES = frozenset((Kind.MATMUL, Kind.ATTENTION))
-ONE_BATCH = Fraction(1)
 _IMAGE_RANK = 3  # at least: batch, channels, a line of pixels
 
 
@@ -51,12 +49,23 @@ class TiledForm(Record, frozen=True, kw_only=True):
     spec: TensorSpec
     form: Form
 
-    def size_bytes(self, tile: int, batches: Fraction = ONE_BATCH) -> int:
-        """Its bytes in whole tiles, with the first dimension of another batch."""
-        spec = self.spec
-        if batches != 1 and spec.shape:
-            spec = replace(spec, shape=(ceil(spec.shape[0] * batches), *spec.shape[1:]), stride=None, storage_offset=0)
-        return _padded(spec, tile, self.form)
+    def size_bytes(self, tile: int) -> int:
+        """Its bytes in whole tiles."""
+        return _padded(self.spec, tile, self.form)
+
+    def sizes_bytes(self, tile: int, captured: int, batch: int, dim: int | None = None) -> list[int]:
+        """Its bytes with another batch: with `dim` as its dimension, or for each one that it may be."""
+        shape = self.spec.shape
+        if captured == batch or not shape:
+            return [self.size_bytes(tile)]
+        dims = [one for one, length in enumerate(shape) if length % captured == 0]
+        known = 0 if dim is None and shape[0] == captured else dim
+        sizes = []
+        for one in (dims or [0]) if known is None else [known]:
+            grown = (*shape[:one], -(-shape[one] * batch // captured), *shape[one + 1 :])
+            spec = replace(self.spec, shape=grown, stride=None, storage_offset=0)
+            sizes.append(_padded(spec, tile, self.form))
+        return sizes
 
     def cut(self, length: int, part: int, dims: Sequence[int]) -> "TiledForm | None":
         """The part of it with fewer rows or columns: of the first of these dimensions that has the length; or None."""

@@ -32,6 +32,7 @@ class Hardware(Record, frozen=True, kw_only=True):
     convention: str = ""  # what the rates count: dense or sparse, math fidelity, chip or board; "": not stated
     tile: int | None = None  # matrices are stored in whole tiles of this side; None: as they are
     as_of: str = ""  # the day on which the numbers were entered from the source; "": not stated
+    unconfirmed: tuple[str, ...] = ()  # keys of numbers that are assumed, or that no document read that day confirms
 
 
 class Bound(StrEnum):
@@ -86,9 +87,12 @@ class Prediction(Record, frozen=True, kw_only=True):
     signatures: tuple[OpPrediction | None, ...]  # in the order of the trace's signatures; None: no price
     fits: bool  # if each tensor is freed after its last use; false where tensors of unknown size must fit, too
     peak_bytes: Count
-    largest_batch: int | None  # estimate, in units of the captured batch size; None: not even one, or not known
+    largest_batch: int | None  # fits by this capture; 0: not even one, None: not known
     eager_peak_bytes: Count | None = None  # as Python held tensors in the run; None: not observed
     eager_largest_batch: int | None = None
+    largest_batch_at_most: int | None = None  # one more does not fit; above `largest_batch` where growth is not known
+    eager_largest_batch_at_most: int | None = None
+    captured_batch: int | None = None  # with 1, copies that only larger batches make are not seen
     notes: tuple[str, ...] = ()
     plan: DevicePlan | None = None  # None: not asked for
     unsized: Count = 0  # tensors of unknown size, such as sparse ones, which are missing in the peak
@@ -224,11 +228,18 @@ class CacheMemory(Record, frozen=True, kw_only=True):
     when: str  # before the step, or after the prompt
     parts: tuple[CachePart, ...]  # largest first
     block_size: int | None = None  # tokens in a block; None: as captured
+    head_copies: int = 1  # how often each key and value head is kept: code may expand heads before it caches them
 
     @property
     def size_bytes(self) -> int:
         """All of it."""
         return sum(part.size_bytes for part in self.parts)
+
+    @property
+    def single_heads_bytes(self) -> int:
+        """What a server takes that keeps each head once."""
+        own = (CachePartKind.FULL, CachePartKind.WINDOW)
+        return sum(part.size_bytes // (self.head_copies if part.kind in own else 1) for part in self.parts)
 
 
 class Conventions(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -398,16 +398,28 @@ def needed_memory(prediction: Prediction) -> str:
 
 def _fits(prediction: Prediction) -> str:
     memory = show_bytes(prediction.hardware.memory_bytes)
-    batch = "" if prediction.largest_batch is None else f"; largest batch about {prediction.largest_batch:,}"
-    eager = prediction.eager_largest_batch
-    if batch and eager is not None and eager != prediction.largest_batch:
-        batch = f"; largest batch about {eager:,} eager, {prediction.largest_batch:,} ideal"
-    batch = "; not even a batch of 1 fits" if prediction.largest_batch == 0 else batch
     left_bytes = prediction.hardware.memory_bytes - prediction.peak_bytes
     close = show_bytes(prediction.peak_bytes) == memory and left_bytes
     unsized = f"; the size of {many(prediction.unsized, 'tensor')} is not known" if prediction.unsized else ""
     margin = f" ({show_bytes(abs(left_bytes))} {'left' if left_bytes > 0 else 'too much'})" if close else ""
+    batch = _largest_batch(prediction)
     return f"{prediction.verdict.value}: {needed_memory(prediction)} of {memory}{margin}{unsized}{batch}"
+
+
+def _largest_batch(prediction: Prediction) -> str:
+    ideal = _batches(prediction.largest_batch, prediction.largest_batch_at_most)
+    eager = _batches(prediction.eager_largest_batch, prediction.eager_largest_batch_at_most)
+    if ideal is None:
+        return ""
+    if ideal == "0":
+        return "; not even a batch of 1 fits"
+    about = "about " if prediction.captured_batch == 1 else ""
+    return f"; largest batch {about}" + (ideal if eager in (None, ideal) else f"{eager} eager, {ideal} ideal")
+
+
+def _batches(least: int | None, most: int | None) -> str | None:
+    """One number where both ends are equal; a record of an earlier version has one alone."""
+    return None if least is None else f"{least:,}" if most in (None, least) else f"{least:,} to {most:,}"
 
 
 def slowest_text(table: CostTable, prediction: Prediction, trace: Trace, top: int, paint: Paint = plain) -> str:
