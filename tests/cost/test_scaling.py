@@ -7,8 +7,9 @@ from tests.cost.devices import device
 from tests.cost.test_storages import tiny_llama
 from torchstone.capture import capture
 from torchstone.cost import price
+from torchstone.cost.optimizer import OPTIMISERS, optimiser_cost
 from torchstone.cost.roofline import predict
-from torchstone.cost.scaling import OPTIMISERS, optimiser_cost, split_over
+from torchstone.cost.scaling import split_over
 from torchstone.models import load
 from torchstone.record.cost import Kind
 

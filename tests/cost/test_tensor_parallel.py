@@ -19,6 +19,7 @@ from transformers import (
     Starcoder2ForCausalLM,
 )
 
+from tests.cost.head_placement import most_keys
 from torchstone.capture import capture
 from torchstone.cost import price
 from torchstone.cost.roofline import find_hardware, predict
@@ -163,7 +164,7 @@ def test_the_device_with_most_heads_does_their_work(devices: int, kv_heads: int)
     trace = capture(model, inputs)
     table = price(trace)
     found = split_over(trace, table, devices)
-    queries, keys = (-(-heads // devices) for heads in (8, kv_heads))
+    queries, keys = -(-8 // devices), most_keys(8, kv_heads, devices)
     projections = 2 * tokens * width * head * (2 * queries + 2 * keys)
     scores = 2 * 2 * 3 * 5 * 5 * head * queries
     even = (layers * 3 * 2 * tokens * width * inner + 2 * tokens * width * vocabulary) / devices

@@ -19,6 +19,7 @@ from transformers import (
     Phi3ForCausalLM,
 )
 
+from tests.cost.head_placement import most_keys
 from torchstone.capture import capture
 from torchstone.models import load
 from torchstone.models.inputs import InputOptions
@@ -91,12 +92,34 @@ def test_heads_and_vocabularies_that_do_not_divide(
         "hidden_size": width, "intermediate_size": inner, "num_hidden_layers": 2, "num_attention_heads": heads,
         "num_key_value_heads": keys, "vocab_size": vocabulary, "tie_word_embeddings": False, **_TOKENS,
     }  # fmt: skip
-    asked, kept, columns = _up(heads, devices) * head, _up(keys, devices) * head, _up(inner, devices)
+    asked, kept, columns = _up(heads, devices) * head, most_keys(heads, keys, devices) * head, _up(inner, devices)
     layer = width * (asked + 2 * kept) + asked * width + 3 * width * columns + 2 * width
     whole = 2 * layer + width + vocabulary * width + _up(vocabulary, devices) * width
     for model in (LlamaForCausalLM(LlamaConfig(**sizes)), Phi3ForCausalLM(Phi3Config(**sizes))):
         found = _decoded(model, devices)
         assert found.weight_bytes in {_FLOAT * (whole + copies * (head // 2)) for copies in (1, 2)}  # and frequencies
+
+
+@pytest.mark.parametrize(
+    ("heads", "keys", "devices", "most"), [(32, 8, 3, 4), (8, 4, 3, 2), (12, 4, 6, 2), (6, 2, 4, 1), (24, 8, 5, 3)]
+)
+def test_a_device_has_the_keys_that_its_queries_ask_for(heads: int, keys: int, devices: int, most: int) -> None:
+    """Of 32 heads of queries on three devices each has up to 11, and one of these parts reaches into four groups."""
+    width, head, inner, vocabulary, tokens = heads * 4, 4, 60, 60, 37
+    sizes: dict[str, Any] = {
+        "hidden_size": width, "intermediate_size": inner, "num_hidden_layers": 2, "num_attention_heads": heads,
+        "num_key_value_heads": keys, "vocab_size": vocabulary, "tie_word_embeddings": False, **_TOKENS,
+    }  # fmt: skip
+    assert most_keys(heads, keys, devices) == most
+    asked, columns = _up(heads, devices) * head, _up(inner, devices)
+    layer = width * (asked + 2 * most * head) + asked * width + 3 * width * columns + 2 * width
+    whole = 2 * layer + width + vocabulary * width + _up(vocabulary, devices) * width
+    held = 2 * 2 * 2 * most * head * _FLOAT  # layers, keys and values, batch
+    for model in (LlamaForCausalLM(LlamaConfig(**sizes)), Phi3ForCausalLM(Phi3Config(**sizes))):
+        found = _decoded(model, devices)
+        assert found.weight_bytes in {_FLOAT * (whole + copies * (head // 2)) for copies in (1, 2)}
+        assert found.kv_cache_bytes is not None
+        assert tokens * held <= found.kv_cache_bytes <= (tokens + 1) * held * 3 // 2  # one layer's is there twice
 
 
 @pytest.mark.parametrize("devices", [2, 3, 4, 8])
@@ -107,7 +130,7 @@ def test_attention_without_a_kernel_is_split_by_the_heads_of_queries(devices: in
         hidden_size=width, intermediate_size=inner, num_hidden_layers=2, num_attention_heads=heads, head_dim=head,
         num_key_value_heads=keys, vocab_size=vocabulary, query_pre_attn_scalar=head, **_TOKENS,
     )  # fmt: skip
-    asked, kept = _up(heads, devices) * head, _up(keys, devices) * head
+    asked, kept = _up(heads, devices) * head, most_keys(heads, keys, devices) * head
     layer = width * (asked + 2 * kept) + asked * width + 3 * width * inner // devices + 4 * width
     found = _decoded(Gemma2ForCausalLM(config), devices)
     whole = 2 * layer + width + vocabulary * width
@@ -144,7 +167,7 @@ def test_each_device_has_columns_of_every_expert(devices: int) -> None:
         num_key_value_heads=keys, vocab_size=vocabulary, num_local_experts=experts, num_experts_per_tok=2,
         sliding_window=None, tie_word_embeddings=False, **_TOKENS,
     )  # fmt: skip
-    asked, kept, columns = _up(heads, devices) * head, _up(keys, devices) * head, _up(inner, devices)
+    asked, kept, columns = _up(heads, devices) * head, most_keys(heads, keys, devices) * head, _up(inner, devices)
     attention = width * (asked + 2 * kept) + asked * width
     layer = attention + experts * 3 * width * columns + _up(experts, devices) * width + 2 * width
     whole = 2 * layer + width + vocabulary * width + _up(vocabulary, devices) * width

@@ -7,8 +7,9 @@ from torch import nn
 from tests.cost.devices import device
 from torchstone.capture import capture
 from torchstone.cost import price
+from torchstone.cost.optimizer import optimiser_cost
 from torchstone.cost.roofline import predict
-from torchstone.cost.scaling import optimiser_cost, split_over
+from torchstone.cost.scaling import split_over
 from torchstone.record.cost import Conventions, CostComparison, CostTable, Difference, PeerComparison, PeerCount
 from torchstone.record.trace import Trace
 from torchstone.report.cost_text import (

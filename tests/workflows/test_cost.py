@@ -6,7 +6,7 @@ from torch import nn, ones
 
 from tests.cost.calls import trace_of
 from torchstone.cost import price
-from torchstone.cost.scaling import OPTIMISERS
+from torchstone.cost.optimizer import OPTIMISERS
 from torchstone.errors import InputError
 from torchstone.models.inputs import InputOptions
 from torchstone.record.codec import load

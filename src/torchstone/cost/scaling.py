@@ -1,4 +1,4 @@
-"""Costs beyond one inference on one device: the optimizer step, tensor parallelism, and a range of sizes."""
+"""Costs beyond one inference on one device: tensor parallelism, and a range of sizes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +10,7 @@ import msgspec
 
 from torchstone.cost.caches import in_blocks
 from torchstone.cost.liveness import largest_sum
+from torchstone.cost.optimizer import optimiser_states
 from torchstone.cost.registry import numbers
 from torchstone.cost.shorten import Short, whole
 from torchstone.cost.storages import Storages, find_storages
@@ -23,7 +24,6 @@ from torchstone.record.cost import (
     Hardware,
     Kind,
     OpPrediction,
-    OptimiserCost,
     Prediction,
     SignatureCost,
     TensorParallel,
@@ -31,47 +31,6 @@ from torchstone.record.cost import (
 from torchstone.record.op import OpCall
 from torchstone.record.tensor import has_blocks
 from torchstone.record.trace import Trace
-
-# What an optimiser adds to a training step: states that are held, and a step over all trainable parameters.
-
-
-_STATE_ELEMENT_BYTES = 4  # moments are kept in float32
-OPTIMISERS = {  # states per parameter, FLOPs per parameter of one step
-    "sgd": (0, 2),  # scale the gradient, subtract
-    "momentum": (1, 4),  # decay, add, scale, subtract
-    "adam": (2, 13),  # moments (3, 4), root, bias correction, add; scale, divide, subtract
-    "adamw": (2, 14),  # and decay
-}
-
-
-def optimiser_cost(trace: Trace, name: str) -> OptimiserCost:
-    """Every trainable parameter once, tied ones once."""
-    states, flops = OPTIMISERS[name]
-    specs = [trace.held_spec(tensor) for tensor in _trainable(trace)]
-    parameters = sum(spec.elements for spec in specs)
-    held = sum(spec.size_bytes or 0 for spec in specs)
-    state = states * parameters * _STATE_ELEMENT_BYTES
-    return OptimiserCost(
-        name=name,
-        parameters=parameters,
-        state_bytes=state,
-        gradient_bytes=held,
-        flops=flops * parameters,
-        bytes_read=2 * held + state,
-        bytes_written=held + state,
-    )
-
-
-def _trainable(trace: Trace) -> list[int]:
-    return sorted({one.tensor for module in trace.modules for one in module.parameters if one.trainable})
-
-
-def _optimiser_states(trace: Trace, name: str | None) -> dict[int, int]:
-    """Bytes of the states of an optimizer by the storage of the parameter; none without an optimizer."""
-    each = OPTIMISERS[name][0] * _STATE_ELEMENT_BYTES if name else 0
-    storage_of = trace.tensors.storage_of
-    return {storage_of[tensor]: each * trace.held_spec(tensor).elements for tensor in _trainable(trace)} if each else {}
-
 
 # A trace split over several devices, by following the data. A matmul with a weight that reads whole data is split by
 # columns and gives split data; one that reads split data is split by rows, and its partial sums are added up over all
@@ -211,7 +170,7 @@ def split_over(
     rules = table.conventions
     written_out = whole(trace)
     stored = in_blocks(trace, in_tiles(written_out, storages, rules.tile), rules.block_size, rules.tile)
-    states = _optimiser_states(trace, optimiser)
+    states = optimiser_states(trace, optimiser)
     sizes = _sizes_on_one_device(written_out, stored, state, devices, rules.tile)
     return _result(state, devices, _Held.on_one_device(trace, stored, sizes, states), hardware)
 
@@ -315,11 +274,49 @@ def _heads(trace: Trace, storages: Storages, state: _Split, devices: int) -> dic
         known = [source for source in sources if source in found]
         if known:
             found[weight] = max(_heads_before(state, weight, source, found[source]) for source in known)
-    parts = {storage: _Part.of(count, devices) for storage, count in found.items()}
-    for weight, (queries, keys, width) in fused.items():  # the heads of each are split by themselves
-        most = (ceil(queries / devices) + 2 * ceil(keys / devices)) * width
-        parts[weight] = _Part(state.columns[weight], most)
+    asking = _asking(state, found, caches, fused)
+    parts = {
+        storage: _Part(count, _most_keys(asking.get(storage, count), count, devices))
+        for storage, count in found.items()
+    }
+    for weight, (queries, keys, width) in fused.items():
+        most_keys = _most_keys(asking.get(weight, queries or keys), keys, devices)
+        parts[weight] = _Part(state.columns[weight], (ceil(queries / devices) + 2 * most_keys) * width)
     return parts
+
+
+def _asking(
+    state: _Split, found: Mapping[int, int], caches: Mapping[int, _Heads], fused: Mapping[int, tuple[int, int, int]]
+) -> dict[int, int]:
+    """How many heads of queries share the heads of keys that a weight gives or a cache keeps."""
+    asking = {weight: queries for weight, (queries, _, _) in fused.items() if queries}
+    for weight, sources in state.rows.items():
+        for source in sources & found.keys():
+            keys = fused[source][1] if source in fused else found[source]
+            if found.get(weight, 0) % keys == 0:
+                asking[source] = max(found.get(weight, 0), asking.get(source, keys))
+    for storage in caches:
+        known = [asking[weight] for weight in state.made_from.get(storage, ()) if weight in asking]
+        if known:
+            asking[storage] = max(known)
+    return asking
+
+
+def _most_keys(queries: int, keys: int, devices: int) -> int:
+    """The heads of keys on the device with most, where none has more heads of queries than it must.
+
+    A device has heads of queries that follow each other, and the heads of keys that these ask for: of 32 and 8, each of
+    three devices has up to 11 of queries, and one of them 4 of keys. Devices that take as many as they can are fewest.
+    """
+    each, shared = ceil(queries / devices), max(queries // keys, 1)
+    for most in range(ceil(keys / devices), keys):
+        placed = used = 0
+        while placed < queries:
+            placed = min(placed + each, (placed // shared + most) * shared)
+            used += 1
+        if used <= devices:
+            return most
+    return keys
 
 
 def _heads_before(state: _Split, weight: int, source: int, heads: int) -> int:

@@ -146,8 +146,9 @@ def price_trace(trace: Trace, options: PricingOptions = DEFAULT_PRICING) -> Cost
 
 def _with_predictions(trace: Trace, options: PricingOptions) -> CostTable:
     from torchstone.cost import price
+    from torchstone.cost.optimizer import optimiser_cost
     from torchstone.cost.roofline import find_hardware, one_of_several, predict
-    from torchstone.cost.scaling import optimiser_cost, split_over
+    from torchstone.cost.scaling import split_over
 
     hardware = find_hardware(options.hardware) if options.hardware else None
     if options.optimizer and trace.recorded_ops.forward_calls == trace.size.op and trace.failure is None:
