@@ -56,9 +56,11 @@ def _compared(before: Path, after: Path, folder: Path | None, progress: Progress
         if not side.is_dir():
             msg = f"{side} is not a folder; give two folders that commands wrote with --dir"
             raise InputError(msg)
-    traces, costs = _both(sides, TRACE_FILE, Trace), _both(sides, COST_FILE, CostTable)
-    golden = _both(sides, _GOLDEN_FILE, GoldenData)
-    checks, check_change = _check_part(sides)
+    common, notes = _common_documents(sides)
+    traces = _both(sides, TRACE_FILE, Trace) if TRACE_FILE in common else None
+    costs = _both(sides, COST_FILE, CostTable) if COST_FILE in common else None
+    golden = _both(sides, _GOLDEN_FILE, GoldenData) if _GOLDEN_FILE in common else None
+    checks, check_change = _check_part(sides) if _CHECK_FILE in common else (None, "")
     memory_change, memory_written = _memory_part(sides, folder, progress)
     compared = tuple(
         name
@@ -69,7 +71,8 @@ def _compared(before: Path, after: Path, folder: Path | None, progress: Progress
     if not compared:
         msg = f"{before} and {after} hold nothing that can be compared: no trace, cost, check, golden data or memory"
         raise InputError(msg)
-    modules = tuple(_modules(traces, costs, _statuses(sides, traces))) if traces else ()
+    statuses = _statuses(sides, traces) if traces and _CHECK_FILE in common else ({}, {})
+    modules = tuple(_modules(traces, costs, statuses)) if traces else ()
     tensors = tuple(_tensors(golden)) if golden else ()
     values = _golden_values(sides, golden, tensors, progress) if golden else _Values()
     tensors += values.tensors
@@ -78,7 +81,7 @@ def _compared(before: Path, after: Path, folder: Path | None, progress: Progress
         quantities=tuple(_quantities(traces, costs)), modules=_with_tensors(modules, tensors, golden),
         ops=tuple(_ops(traces, costs)) if traces else (), tensors=tensors,
         compared=compared, check_change=check_change, memory_change=memory_change,
-        notes=(*_notes(sides), *values.notes),
+        notes=(*notes, *values.notes),
     )  # fmt: skip
     if folder is not None:
         if checks is not None:
@@ -88,9 +91,8 @@ def _compared(before: Path, after: Path, folder: Path | None, progress: Progress
     return found
 
 
-def _both(sides: Pair, name: str, kind: type[D]) -> tuple[D, D] | None:
-    first, second = ((side / name) for side in sides)
-    return (load(first, kind), load(second, kind)) if first.is_file() and second.is_file() else None
+def _both(sides: Pair, name: str, kind: type[D]) -> tuple[D, D]:
+    return load(sides[0] / name, kind), load(sides[1] / name, kind)
 
 
 def _models(
@@ -107,11 +109,17 @@ def _models(
     return (checks.models[0], checks.models[1]) if checks is not None else ("", "")
 
 
-def _notes(sides: Pair) -> Iterator[str]:
+def _common_documents(sides: Pair) -> tuple[set[str], list[str]]:
+    """The documents that both folders hold, and what one of them lacks; asked once, as folders may change meanwhile."""
+    common: set[str] = set()
+    notes = []
     for name in (TRACE_FILE, COST_FILE, _CHECK_FILE, _GOLDEN_FILE):
         there = [(side / name).is_file() for side in sides]
-        if there[0] is not there[1]:
-            yield f"only {sides[there.index(True)]} has {name}"
+        if all(there):
+            common.add(name)
+        elif any(there):
+            notes.append(f"only {sides[there.index(True)]} has {name}")
+    return common, notes
 
 
 # --- Totals ---
@@ -187,14 +195,12 @@ def _peaks(trace: Trace, live_bytes: Sequence[int]) -> dict[str, int]:
     return found
 
 
-def _statuses(sides: Pair, traces: tuple[Trace, Trace] | None) -> tuple[dict[str, str], dict[str, str]]:
-    """The status of each module on the backend; empty unless both sides have a check of their model."""
+def _statuses(sides: Pair, traces: tuple[Trace, Trace]) -> tuple[dict[str, str], dict[str, str]]:
+    """The status of each module on the backend, where both sides have a check of their model."""
     from torchstone.record.check import CheckResult
     from torchstone.report.sections.check import module_statuses
 
-    results = _both(sides, _CHECK_FILE, CheckResult) if traces is not None else None
-    if traces is None or results is None:
-        return {}, {}
+    results = _both(sides, _CHECK_FILE, CheckResult)
     first, second = (
         {module.path: status for module, status in zip(trace.modules, module_statuses(result, trace), strict=False)}
         for result, trace in zip(results, traces, strict=True)
@@ -380,11 +386,9 @@ def _differences(kind: str, first: Mapping[str, str], second: Mapping[str, str])
 # --- Check and memory, which have comparisons of their own ---
 
 
-def _check_part(sides: Pair) -> "tuple[CheckComparison | None, str]":
+def _check_part(sides: Pair) -> "tuple[CheckComparison, str]":
     from torchstone.check.summary import compare_folders
 
-    if not all((side / _CHECK_FILE).is_file() for side in sides):
-        return None, ""
     found = compare_folders(sides)
     differing = [one for one in found.modules if one.differs]
     changed = [one for one in differing if None not in one.statuses]
