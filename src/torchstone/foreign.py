@@ -22,6 +22,8 @@ _EXHAUSTED = frozenset(
     getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EMFILE", "ENFILE") if hasattr(errno, name)
 )
 
+_PATIENCE_S = 10.0  # that threads and atexit functions of the user's code may take after the end of a command
+
 
 class foreign_code:  # noqa: N801 - used as a function, as contextlib.suppress is
     """A block that runs code of others (a model, a backend, torch's kernels, a price function): it may raise anything.
@@ -226,6 +228,25 @@ def _copy_of(descriptor: int) -> int:
 
         return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_REACH)
     return os.dup(descriptor)
+
+
+def end_soon(code: int) -> None:
+    """Let the process end also where foreign code left a thread or an atexit function that does not.
+
+    All must be written and flushed: nothing but such code may take time from here on.
+    """
+
+    def end() -> None:
+        left = [one.name for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]
+        what = f"the thread {left[0][:60]!a}" if left else "a function for the end of the process"
+        text = f"torchstone: warning: the user's code left {what} running; it was ended after {_PATIENCE_S:.0f} s"
+        with suppress(OSError, ValueError):
+            os.write(2, f"{text}\n".encode("utf-8", "replace"))
+        os._exit(code)
+
+    timer = threading.Timer(_PATIENCE_S, end)
+    timer.daemon = True
+    timer.start()
 
 
 # --- Data that name ops, and databases that compute ---

@@ -126,3 +126,18 @@ assert seen == [here, {str((work / "elsewhere").resolve())!r}, here], seen
     done = subprocess.run([sys.executable, "-c", code], cwd=work, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.torch
+@pytest.mark.heavy
+def test_a_traced_model_may_leave_a_thread_that_does_not_end(work: Path) -> None:
+    code = "import threading, torch\nthreading.Thread(target=threading.Event().wait).start()\n"
+    code += "def load_model():\n    return torch.nn.Linear(2, 2)\ndef get_inputs():\n    return torch.ones(1, 2)\n"
+    (work / "net.py").write_text(code, encoding="utf-8")
+    command = [sys.executable, "-m", "torchstone", "trace", "net.py::load_model", "--inputs", "net.py::get_inputs"]
+    done = subprocess.run(
+        [*command, "--db", "x.db"], cwd=work, capture_output=True, text=True, check=False, timeout=300
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "are new in x.db" in done.stdout

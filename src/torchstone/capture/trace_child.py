@@ -18,7 +18,7 @@ from torchstone.capture.chains import MOST_PATHS, ChainLog
 from torchstone.capture.op_log import Recording
 from torchstone.capture.trace_program import REFUSAL, TraceRequest
 from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINE, InputError
-from torchstone.foreign import foreign_code
+from torchstone.foreign import end_soon, foreign_code
 from torchstone.models.inputs import InputOptions
 from torchstone.record.codec import save, write_atomically
 from torchstone.record.config import OpLog, SourceEnding, TargetKind, TracedSource
@@ -187,6 +187,8 @@ def main(path: str) -> int:
             f"torchstone: cannot write {request.log}: {reason}; make room, or set TMPDIR to another disk\n"
         )
         return EXIT_BAD_INPUT
+    if request.kind is TargetKind.MODEL:  # a script may go on with its threads; what they call is not recorded
+        end_soon(EXIT_FINE)
     return EXIT_FINE
 
 

@@ -34,10 +34,9 @@ from torchstone.errors import (
     missing_extra,
     refused_by_system,
 )
-from torchstone.foreign import kept_process, printable
+from torchstone.foreign import end_soon, kept_process, printable
 from torchstone.report.text import fitted
 
-_PATIENCE_S = 10.0  # that threads and atexit functions of the user's code may take after the end of a command
 _YOUNG_OBJECTS = 100_000  # after which Python looks for garbage: to import torch makes many objects and no garbage
 
 
@@ -304,27 +303,8 @@ def start(program: click.Command = cli, name: str = "torchstone") -> NoReturn:
             if stream is sys.stdout and code in (EXIT_FINE, EXIT_FINDINGS) and not isinstance(error, BrokenPipeError):
                 with plain_output():
                     code = _report(refused_by_system(error), Session())
-    _bound_the_end(code)
+    end_soon(code)
     sys.exit(code)
-
-
-def _bound_the_end(code: int) -> None:
-    """End the process also where the user's code left a thread or an atexit function that does not end.
-
-    All is written and flushed: nothing but such code can take time from here on.
-    """
-
-    def end() -> None:
-        left = [one.name for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]
-        what = f"the thread {left[0]}" if left else "a function for the end of the process"
-        with suppress(OSError, ValueError):
-            text = f"torchstone: warning: the user's code left {what} running; it was ended after {_PATIENCE_S:.0f} s"
-            os.write(2, f"{one_line(text)}\n".encode("utf-8", "replace"))
-        os._exit(code)
-
-    timer = threading.Timer(_PATIENCE_S, end)
-    timer.daemon = True
-    timer.start()
 
 
 def _lead_nowhere(stream: TextIO) -> None:
