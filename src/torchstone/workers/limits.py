@@ -151,6 +151,7 @@ def _processes() -> Iterator[tuple[int, int, Member]]:
 
 MOST_THREADS = max(1_000, 16 * (os.cpu_count() or 1))  # of all processes of a task together
 SHOWING_S = 1.0  # what a hanging task gets at most to print where it hangs
+_LOOKS = 2  # that must find too much memory
 QUIET_S = 0.05  # after its last words it has said all
 CENSUS_S = 0.25
 
@@ -299,8 +300,10 @@ def breach(lane: Lane, memory_bytes: int | None) -> tuple[Ending, str] | None:
     resident = sum(resident_bytes(pid) or 0 for pid in {lane.pid, *lane.members})
     if resident <= memory_bytes + lane.resident_before_bytes:
         return None  # the quick look says more than there is: it counts mapped files, and what processes share
-    own = tree_bytes(lane.pid, lane.members)
-    if own is None or own <= memory_bytes + lane.own_before_bytes:
-        return None
+    own = 0
+    for _ in range(_LOOKS):  # memory that moves from one process to another between two readings is counted twice
+        own = tree_bytes(lane.pid, lane.members) or 0
+        if own <= memory_bytes + lane.own_before_bytes:
+            return None
     used = show_bytes(own - lane.own_before_bytes)
     return Ending.OUT_OF_MEMORY, f"it used {used} and was allowed {show_bytes(memory_bytes)}"
