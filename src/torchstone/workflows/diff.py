@@ -56,11 +56,11 @@ def _compared(before: Path, after: Path, folder: Path | None, progress: Progress
         if not side.is_dir():
             msg = f"{side} is not a folder; give two folders that commands wrote with --dir"
             raise InputError(msg)
-    common, notes = _common_documents(sides)
-    traces = _both(sides, TRACE_FILE, Trace) if TRACE_FILE in common else None
-    costs = _both(sides, COST_FILE, CostTable) if COST_FILE in common else None
-    golden = _both(sides, _GOLDEN_FILE, GoldenData) if _GOLDEN_FILE in common else None
-    checks, check_change = _check_part(sides) if _CHECK_FILE in common else (None, "")
+    shared, notes = _shared_documents(sides)
+    traces = _both(sides, TRACE_FILE, Trace) if TRACE_FILE in shared else None
+    costs = _both(sides, COST_FILE, CostTable) if COST_FILE in shared else None
+    golden = _both(sides, _GOLDEN_FILE, GoldenData) if _GOLDEN_FILE in shared else None
+    checks, check_change = _check_part(sides) if _CHECK_FILE in shared else (None, "")
     memory_change, memory_written = _memory_part(sides, folder, progress)
     compared = tuple(
         name
@@ -71,7 +71,7 @@ def _compared(before: Path, after: Path, folder: Path | None, progress: Progress
     if not compared:
         msg = f"{before} and {after} hold nothing that can be compared: no trace, cost, check, golden data or memory"
         raise InputError(msg)
-    statuses = _statuses(sides, traces) if traces and _CHECK_FILE in common else ({}, {})
+    statuses = _statuses(sides, traces) if traces and _CHECK_FILE in shared else ({}, {})
     modules = tuple(_modules(traces, costs, statuses)) if traces else ()
     tensors = tuple(_tensors(golden)) if golden else ()
     values = _golden_values(sides, golden, tensors, progress) if golden else _Values()
@@ -109,17 +109,17 @@ def _models(
     return (checks.models[0], checks.models[1]) if checks is not None else ("", "")
 
 
-def _common_documents(sides: Pair) -> tuple[set[str], list[str]]:
+def _shared_documents(sides: Pair) -> tuple[set[str], list[str]]:
     """The documents that both folders hold, and what one of them lacks; asked once, as folders may change meanwhile."""
-    common: set[str] = set()
+    shared: set[str] = set()
     notes = []
     for name in (TRACE_FILE, COST_FILE, _CHECK_FILE, _GOLDEN_FILE):
         there = [(side / name).is_file() for side in sides]
         if all(there):
-            common.add(name)
+            shared.add(name)
         elif any(there):
             notes.append(f"only {sides[there.index(True)]} has {name}")
-    return common, notes
+    return shared, notes
 
 
 # --- Totals ---
