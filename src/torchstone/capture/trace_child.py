@@ -165,8 +165,8 @@ def _source(
     )
 
 
-def main(path: str) -> int:
-    """Do what the request in a file asks for; gives the exit code."""
+def main(path: str, *, ends_process: bool = False) -> int:
+    """Do what the request in a file asks for; gives the exit code, with which the process is then to end."""
     import msgspec
 
     try:
@@ -187,10 +187,10 @@ def main(path: str) -> int:
             f"torchstone: cannot write {request.log}: {reason}; make room, or set TMPDIR to another disk\n"
         )
         return EXIT_BAD_INPUT
-    if request.kind is TargetKind.MODEL:  # a script may go on with its threads; what they call is not recorded
+    if ends_process and request.kind is TargetKind.MODEL:  # the threads of a script are part of it
         end_soon(EXIT_FINE)
     return EXIT_FINE
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], ends_process=True))
