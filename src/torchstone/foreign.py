@@ -223,7 +223,7 @@ def _current_folder() -> str:
 
 def _copy_of(descriptor: int) -> int:
     """A descriptor for the same file, which no program that is started gets."""
-    with suppress(ImportError, OSError):  # not on Windows, or not so many are allowed
+    with suppress(ImportError, OSError):  # not on Windows, or the limit of descriptors is lower
         import fcntl
 
         return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_REACH)

@@ -125,7 +125,7 @@ class _GrowingMemory:
         return sum(sizes) > 0 and whole_bytes >= _DIVISIBLE * sum(sizes)
 
     def constant_bytes(self) -> tuple[int, int]:
-        """What is held all the time whatever the batch, and the most that can be held of what need not grow."""
+        """Bytes that are live all the time whatever the batch, and the most that can be live of what need not grow."""
         pieces, lives = self._stored, self._lives
         fixed = [one for one in lives.used if one not in self._grows]
         always = [one for one in fixed if lives.always(one) and one not in self._may_grow]

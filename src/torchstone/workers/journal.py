@@ -188,7 +188,7 @@ def _entries(path: Path) -> tuple[dict[str, dict[str, Any]], int]:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """The lines of a journal, none where there is no file; a disk may give a file of zeros, which is one line."""
+    """The lines of a journal, none where the file is missing; a disk may give a file of zeros, which is one line."""
     try:
         with open_regular(path) as file:
             while line := file.readline(_LONGEST_LINE):
