@@ -1,15 +1,18 @@
 import gc
+import logging
 import random
+from threading import Event, Thread
 from typing import Any
 from weakref import ref
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from tests.capture.nets import Feed, Stack, cache
 from torchstone.capture import capture, restore_state
-from torchstone.capture.restore_state import inputs_in, modules_kept, one_thread, process_kept, uncollected
+from torchstone.capture.restore_state import inputs_in, modules_kept, process_kept, uncollected
 from torchstone.capture.tensor_modes import FakeWorld, RealWorld
 
 
@@ -104,21 +107,60 @@ def test_a_capture_leaves_no_garbage_of_its_own(model: nn.Module, given: Tensor)
     assert not gc.collect()
 
 
-def test_captures_side_by_side_give_the_threads_of_torch_back() -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        first, second = one_thread(), one_thread()
-        first.__enter__()
-        second.__enter__()
-        assert torch.get_num_threads() == 1
-        first.__exit__(None, None, None)
-        assert torch.get_num_threads() == 1
-        second.__exit__(None, None, None)
+class _Waits(nn.Module):
+    """Says when it runs, and ends when it may."""
 
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.events = (Event(), Event())
+        self.threads: list[int] = []  # of torch, while it is captured and after that
+
+    def forward(self, x: Tensor) -> Tensor:
+        runs, may_end = self.events
+        self.threads.append(torch.get_num_threads())
+        runs.set()
+        assert may_end.wait(60)
+        return self.layer(x)
+
+
+def _capture_and_look(model: _Waits) -> None:
+    capture(model, torch.rand(1, 2))
+    model.threads.append(torch.get_num_threads())
+
+
+def _process() -> dict[str, object]:
+    compiled = torch.compile(torch.sin, backend=lambda _graph, _inputs: lambda *_: (torch.zeros(1),))
+    return {
+        "threads": torch.get_num_threads(),
+        "module.to": nn.Module.to,
+        "logger": logging.getLogger("torch._subclasses.fake_tensor").disabled,
+        "tensor.data": "data" in vars(FakeTensor),
+        "compiles": compiled(torch.ones(1)).item() == 0,
+    }
+
+
+def test_captures_that_overlap_on_two_threads_leave_the_process_as_it_was() -> None:
+    before = _process()
+    first, second = _Waits(), _Waits()
+    after: list[int] = []
+    threads = [Thread(target=_capture_and_look, args=(model,)) for model in (first, second)]
+
+    for model, thread in zip((first, second), threads, strict=True):
+        thread.start()
+        assert model.events[0].wait(60)
+    for model, thread in zip((first, second), threads, strict=True):
+        model.events[1].set()
+        thread.join(60)
+
+    later = Thread(target=lambda: after.append(torch.get_num_threads()))
+    later.start()
+    later.join(60)
+
+    assert before["compiles"]
+    assert _process() == before
+    assert first.threads == second.threads == [1, before["threads"]]
+    assert after == [before["threads"]]
 
 
 def test_random_states_and_grad_mode_come_back() -> None:

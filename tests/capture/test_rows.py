@@ -3,7 +3,10 @@ import torch
 from torchstone.capture.ops import OpColumns
 from torchstone.capture.reuse import Copy, Extent, Original, Rows, Used
 from torchstone.capture.tables import CallColumns, TensorColumns
+from torchstone.record.module import ModuleSignature
 from torchstone.record.op import OpSignature
+
+_SIGNATURE = ModuleSignature(arguments=(), output=None)
 
 
 def rows_of_one_call() -> tuple[Rows, Extent]:
@@ -23,7 +26,7 @@ def rows_of_one_call() -> tuple[Rows, Extent]:
         rows.ops.module_calls.append(call)
     rows.ops.writes[1] = (2,)
     rows.calls.inputs[call], rows.calls.outputs[call], rows.calls.end_ops[call] = (0,), (2,), 2
-    rows.calls.signature_of[call] = rows.calls.number_signature((), None)
+    rows.calls.signature_of[call] = rows.calls.number_signature(_SIGNATURE)
     return rows, rows.since(start)
 
 

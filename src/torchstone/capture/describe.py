@@ -18,6 +18,7 @@ from torchstone.record.value import Atom, Entries, Fields, Items, Opaque, Value
 _DEEPEST = 8  # objects inside objects: a cache holds layers that hold tensors
 _THIS_LAYER = "this layer"  # equal layers have equal descriptions, whatever their numbers
 _INT64 = 1 << 63
+_CPU = torch.device("cpu")
 _TORCH_ATOMS = {
     torch.dtype: "dtype",
     torch.device: "device",
@@ -37,7 +38,7 @@ def class_path(cls: type) -> str:
 
 def spec_of(tensor: Tensor, *, stand_in: bool = False) -> TensorSpec:
     """Describe a tensor; with stand_in a meta device is written as the cpu it stands for."""
-    device = _name(tensor.device)
+    device = tensor.device
     strided = tensor.layout == torch.strided
     kind = type(tensor)
     return TensorSpec(
@@ -45,7 +46,7 @@ def spec_of(tensor: Tensor, *, stand_in: bool = False) -> TensorSpec:
         dtype=_name(tensor.dtype),
         stride=tuple(map(int, tensor.stride())) if strided else None,
         storage_offset=int(tensor.storage_offset()) if strided else 0,
-        device="cpu" if stand_in and device.partition(":")[0] == "meta" else device,
+        device=_name(_CPU if stand_in and device.type == "meta" else device),
         layout=_name(tensor.layout),
         requires_grad=tensor.requires_grad,
         subclass=""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache, lru_cache
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -233,6 +233,7 @@ def _root_name(node: ast.expr) -> str | None:
 
 _CONTAINERS = frozenset({nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict})
 _LONGEST_ATTRIBUTE = 32
+_MOST_KEPT = 20_000  # descriptions of modules
 _KNOWN_BY_VALUE = frozenset({int, bool, str, type(None)})  # together with their types
 _SIZES = frozenset({(int,) * length for length in range(1, 5)})
 # What every module has for its own bookkeeping; the last is there while calls are intercepted, or after compile().
@@ -364,8 +365,11 @@ class ModuleTree:
 class AttributeRecords:
     """The attributes that configure modules: scalars and short sequences of them.
 
-    Layers of a stack have equal attributes, which are described once.
+    Layers of a stack have equal attributes, which are described once; those that are known by their values alone, as
+    of a convolution, once for all models.
     """
+
+    _lasting: ClassVar[dict[tuple[object, ...], tuple[tuple[str, Value], ...]]] = {}
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], tuple[tuple[str, Value], ...]] = {}
@@ -378,21 +382,29 @@ class AttributeRecords:
         values = list(map(attributes.__getitem__, names))
         kinds = tuple(map(type, values))
         parts = values.copy()
+        table = self._lasting
         for place in _places_known_by_id(kinds):
-            value = values[place]
-            parts[place] = value if kinds[place] is tuple and is_sizes(value) else id(value)
+            value, kind = values[place], kinds[place]
+            if kind is float:  # two may be equal and differ by their sign
+                parts[place] = repr(value)
+            elif kind is not tuple or not is_sizes(value):
+                parts[place] = id(value)
+                table = self._known
         key = (names, kinds, *parts)
-        known = self._known.get(key)
+        known = table.get(key)
         if known is None:
-            self._values.append(values)
+            if table is self._known:
+                self._values.append(values)
+            elif len(table) >= _MOST_KEPT:
+                table.clear()
             described = [(name, _configuration(value)) for name, value in zip(names, values, strict=True)]
-            known = self._known[key] = tuple([pair for pair in described if type(pair[1]) is not Opaque])
+            known = table[key] = tuple([pair for pair in described if type(pair[1]) is not Opaque])
         return known
 
 
 @lru_cache(maxsize=4096)
 def _places_known_by_id(kinds: tuple[type, ...]) -> tuple[int, ...]:
-    """Which of some values are compared by identity: two floats may be equal and differ by their sign."""
+    """Which of some values cannot be compared as they are."""
     return tuple(place for place, kind in enumerate(kinds) if kind not in _KNOWN_BY_VALUE)
 
 

@@ -2,8 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -13,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from torchstone.backends.interception import KernelOpMode, OpArguments, OpKeywords, op_name
 from torchstone.capture.call_sites import CallSites
+from torchstone.capture.describe import Describer
 from torchstone.capture.tables import TensorColumns, storage_pointer, without
 from torchstone.record.op import OpSignature, OpTable
 from torchstone.record.value import Argument, show_value
@@ -37,11 +37,29 @@ class OpSchema:
     returns: int  # values that it gives
     gives_views: bool  # of what it is given, by what its schema says
     reads_values: bool  # its result, or the result's shape, is read from the values of a tensor
+    defaults_described: dict[str, Argument] = field(default_factory=dict)
+
+    def default(self, name: str) -> Argument:
+        """The default of an argument, described once."""
+        known = self.defaults_described.get(name)
+        if known is None:
+            value = Describer().describe(self.defaults.get(name))
+            known = self.defaults_described[name] = Argument(name=name, value=value)
+        return known
 
 
-@cache
+_schemas: dict[int, tuple[OpOverload | HigherOrderOperator, OpSchema]] = {}  # by id: to hash an op runs Python code
+
+
 def schema_of(op: OpOverload | HigherOrderOperator) -> OpSchema:
     """Look an op up; a higher-order op has no schema and only a name."""
+    known = _schemas.get(id(op))
+    if known is None:
+        known = _schemas[id(op)] = (op, _read_schema(op))
+    return known[1]
+
+
+def _read_schema(op: OpOverload | HigherOrderOperator) -> OpSchema:
     if isinstance(op, HigherOrderOperator):
         return OpSchema(name=op_name(op), argument_names=(), defaults={}, written=(),
                         renews_its_input=False, returns=1, gives_views=False, reads_values=True)  # fmt: skip
@@ -97,6 +115,7 @@ class Executes(Protocol):
 
     reads_are_repeatable: bool  # equal calls on equal inputs read back equal values
     gave_new: bool  # the result of the last op is known to be new memory, and nothing that was there before
+    changed_values: bool  # the last op is known to have changed the values of its first argument, and nothing else
 
     def execute(
         self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object], call: int | None = None
@@ -209,29 +228,36 @@ class OpRecorder(KernelOpMode):
     def run_op(self, func: Any, args: OpArguments, kwargs: OpKeywords) -> object:
         """Run an op in the world of this capture, and record it."""
         schema = schema_of(func)
-        known, spec_number = self.tensors.known, self.tensors.spec_number
-        given, made = Met(spec_number), Met(spec_number)
-        key = (schema, given.key_of(args), given.key_of(kwargs) if kwargs else None)  # to hash an op runs Python code
-        call = known.call_number(key) if given.lasting and not schema.written else None
+        world, tensors = self._world, self.tensors
+        given = Met(tensors.spec_number)
+        key = (schema, given.key_of(args), given.key_of(kwargs) if kwargs else None)
+        call = tensors.known.call_number(key) if given.lasting else None
         inputs = self._number_inputs(given.tensors)
         try:
-            result = self._world.execute(func, args, kwargs, call)
+            result = world.execute(func, args, kwargs, None if schema.written else call)
         except BaseException as error:
             self.failed = FailedOp(error=error, op=schema.name, arguments=self._show(schema, args, kwargs),
                                    module_call=self.current_call)  # fmt: skip
             raise
-        if schema.written or not schema.argument_names:  # of a higher-order op it is not known what it writes
-            self.tensors.forget_looks(given.tensors)
-        if schema.reads_values and not self._world.reads_are_repeatable and reads_values(func, schema, args):
+        if schema.reads_values and not world.reads_are_repeatable and reads_values(func, schema, args):
             self.value_reads += 1
-        made.looks = made.key_of(result)
-        whole_key = (key if call is None else call, made.looks)
-        outputs = self._number_outputs(schema, given.tensors, inputs, made)
+        looks: object
+        written: tuple[int, ...] | None
+        if world.changed_values:
+            looks, outputs, written = (Tensor, given.numbers[0]), inputs[:1], inputs[:1]
+        else:
+            if schema.written or not schema.argument_names:  # of a higher-order op it is not known what it writes
+                tensors.forget_looks(given.tensors)
+                call = None  # an op that writes may change the looks of what it was given
+            looks, outputs, lasting = self._number_outputs(schema, (given.tensors, inputs), result, call)
+            call = call if lasting else None
+            written = self._written(schema, args, kwargs) if schema.written else None
+        whole_key = (key if call is None else call, looks)
         signature = self.ops.numbers.get(whole_key)
         if signature is None:
             signature = self.ops.numbers[whole_key] = len(self.ops.signatures)
-            self.ops.signatures.append(self._described(schema, (args, kwargs, result), given, made, call))
-        self._append(signature, inputs, outputs, self._written(schema, args, kwargs) if schema.written else None)
+            self.ops.signatures.append(self._described(schema, (args, kwargs, result), key, whole_key))
+        self._append(signature, inputs, outputs, written)
         return result
 
     def _number_inputs(self, given: list[Tensor]) -> tuple[int, ...]:
@@ -268,32 +294,48 @@ class OpRecorder(KernelOpMode):
         return site
 
     def _number_outputs(
-        self, schema: OpSchema, given: list[Tensor], inputs: tuple[int, ...], made: "Met"
-    ) -> tuple[int, ...]:
+        self, schema: OpSchema, given: tuple[list[Tensor], tuple[int, ...]], result: object, call: int | None
+    ) -> tuple[object, tuple[int, ...], bool]:
+        """What the result of a call looks like, the numbers of its tensors, and if it looks so to every capture."""
+        tensors, new = self.tensors, self._world.gave_new
+        known = tensors.known.made.get(call) if new and call is not None else None
+        if known is not None:  # new fake tensors look as they did the last time
+            looks, specs = known
+            results: Any = (result,) if type(result) is FakeTensor else result
+            return looks, tuple([tensors.add_new(*one) for one in zip(results, specs, strict=True)]), True
+        made = Met(tensors.spec_number)
+        looks = made.key_of(result)
         if not made.tensors:
-            return ()
+            return looks, (), made.lasting
+        if not new:
+            return looks, tuple(self._number_views(schema, given, made)), made.lasting
+        if call is not None and made.lasting and all(type(tensor) is FakeTensor for tensor in made.tensors):
+            tensors.known.made[call] = (looks, tuple(made.numbers))
+        outputs = tuple([tensors.add_new(*one) for one in zip(made.tensors, made.numbers, strict=True)])
+        return looks, outputs, made.lasting
+
+    def _number_views(
+        self, schema: OpSchema, given: tuple[list[Tensor], tuple[int, ...]], made: "Met"
+    ) -> Iterator[int]:
+        """The numbers of results that may be, or share memory with, what an op was given."""
         tensors = self.tensors
-        if self._world.gave_new:
-            return tuple([tensors.add_new(tensor, spec) for tensor, spec in zip(*made.both(), strict=True)])
         storages: dict[int | None, int] = {}
-        for tensor, number in zip(given, inputs, strict=True):
+        for tensor, number in zip(*given, strict=True):
             storages[storage_pointer(tensor)] = tensors.storage_of[number]
             ran = self._world.ran_as(tensor)
             if ran is not tensor:
                 storages[storage_pointer(ran)] = tensors.storage_of[number]
         storages.pop(None, None)
-        numbers = []
-        for tensor, spec in zip(*made.both(), strict=True):
+        for tensor, spec in zip(made.tensors, made.numbers, strict=True):
             if tensors.is_known(tensor) and not schema.renews_its_input:
-                numbers.append(tensors.number_of(tensor))
+                yield tensors.number_of(tensor)
                 continue
             pointer = storage_pointer(tensor)
             storage = storages.get(pointer)
             if storage is None:
                 storage = storages[pointer] = tensors.new_storage()
                 tensors.lifetimes.born(tensor, storage)
-            numbers.append(tensors.add(tensor, storage, spec))
-        return tuple(numbers)
+            yield tensors.add(tensor, storage, spec)
 
     def _written(self, schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[int, ...]:
         written = Met(self.tensors.spec_number)
@@ -305,36 +347,37 @@ class OpRecorder(KernelOpMode):
     def _described(
         self,
         schema: OpSchema,
-        values: tuple[tuple[object, ...], Mapping[str, object], object],
-        given: "Met",
-        made: "Met",
-        call: int | None,
+        values: tuple[tuple[object, ...], OpKeywords, object],
+        given: tuple[OpSchema, Any, Any],
+        key: tuple[object, object],
     ) -> OpSignature:
-        """The description of a call; that of one which looks the same to every capture is made once for all."""
-        if call is None or not made.lasting:  # an op that writes may change the looks of what it was given
-            return self._signature(schema, values, None)
-        known = self.tensors.known.signatures
-        key = (call, made.looks)
-        signature = known.get(key)
-        if signature is None:
-            signature = known[key] = self._signature(schema, values, given.specs() | made.specs())
-        return signature
+        """The description of a call; that of one which looks the same to every capture is made once for all.
 
-    def _signature(
-        self,
-        schema: OpSchema,
-        values: tuple[tuple[object, ...], Mapping[str, object], object],
-        specs: Mapping[int, int] | None,
-    ) -> OpSignature:
+        `given` is the key of the arguments, and `key` begins with the number of a call that looks the same, or with
+        `given` where there is none.
+        """
         args, kwargs, result = values
-        describer = self.tensors.describer(specs=specs)
-        return OpSignature(
-            op=schema.name,
-            arguments=tuple(
-                [Argument(name=name, value=describer.describe(value)) for name, value in _bind(schema, args, kwargs)]
-            ),
-            output=describer.describe(result),
-        )
+        known = self.tensors.known
+        if key[0] is given:
+            describer = self.tensors.describer()
+            return OpSignature(
+                op=schema.name,
+                arguments=tuple(
+                    [Argument(name=name, value=describer.describe(one)) for name, one in _bind(schema, args, kwargs)]
+                ),
+                output=describer.describe(result),
+            )
+        signature = known.signatures.get(key)
+        if signature is None:
+            keys = dict(zip(schema.argument_names, given[1][1:], strict=False))
+            keys |= given[2][1:] if kwargs else ()
+            arguments = [
+                known.argument(name, keys[name], value) if name in keys else schema.default(name)
+                for name, value in _bind(schema, args, kwargs)
+            ]
+            output = known.argument("", key[1], result).value
+            signature = known.signatures[key] = OpSignature(op=schema.name, arguments=tuple(arguments), output=output)
+        return signature
 
     def _show(self, schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
         describer = self.tensors.describer()
@@ -360,27 +403,20 @@ def _bind(schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, objec
 class Met:
     """The tensors met in the arguments or the result of a call, in order, with the numbers of their descriptions."""
 
-    __slots__ = ("_spec_number", "lasting", "looks", "numbers", "tensors")
+    __slots__ = ("_spec_number", "lasting", "numbers", "tensors")
 
     def __init__(self, spec_number: Callable[[Tensor], int]) -> None:
         self._spec_number = spec_number
         self.tensors: list[Tensor] = []
         self.numbers: list[int] = []
         self.lasting = True  # whether the key means the same after this capture
-        self.looks: object = None  # the key of all of it
-
-    def both(self) -> tuple[list[Tensor], list[int]]:
-        """The tensors and the numbers of their descriptions."""
-        return self.tensors, self.numbers
-
-    def specs(self) -> dict[int, int]:
-        """The numbers of the descriptions by the ids of the tensors."""
-        return dict(zip(map(id, self.tensors), self.numbers, strict=True))
 
     def key_of(self, value: object) -> object:
         """What tells one call's arguments from another's, quickly."""
         kind = type(value)
         if kind is tuple or kind is list:
+            if _KEYS.issuperset(map(type, value)):  # type: ignore[call-overload]
+                return (kind, *value)  # type: ignore[misc]
             return (kind, *[item if type(item) in _KEYS else self.key_of(item) for item in value])  # type: ignore[attr-defined]
         if kind is FakeTensor or isinstance(value, Tensor):
             number = self._spec_number(value)  # type: ignore[arg-type]

@@ -5,16 +5,19 @@ import gc
 import logging
 import random
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from operator import is_
 from threading import Lock
+from types import TracebackType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from torchstone.capture.describe import Describer
+from torchstone.capture.tables import forget_looks
 from torchstone.capture.tensor_modes import RealWorld, StandInWorld
 
 _MOST_UNSEEN = 2_000_000  # objects that captures recorded since the last look for garbage among all objects
@@ -53,8 +56,41 @@ def _make_old() -> None:
     gc.unfreeze()
 
 
+# Changes of the whole process that hold while any capture runs: captures may run on several threads at a time.
+
+
+class WhileAny:
+    """A context manager for a change of the process: the first that enters makes it, the last that leaves undoes it.
+
+    If each one put back what it had found, one that began second and ended last would leave the change of the first.
+    """
+
+    def __init__(self, make: Callable[[], Callable[[], object]]) -> None:
+        """`make` makes the change and gives what undoes it."""
+        self._make = make
+        self._undo: Callable[[], object] | None = None
+        self._open = 0
+        self._lock = Lock()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._undo is None:
+                self._undo = self._make()
+            self._open += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._open -= 1
+            if not self._open and self._undo is not None:
+                undo, self._undo = self._undo, None
+                undo()
+
+
+_DATA: Any = Tensor.data
 _single = 0  # captures on one thread that are open
-_threads = 0  # that torch had before the first of them
+_threads = 0  # that torch had for the first of them
 _single_lock = Lock()
 
 
@@ -62,12 +98,17 @@ _single_lock = Lock()
 def one_thread() -> Iterator[None]:
     """Compute on this thread alone: threads that torch wakes for a small tensor spin longer than the work takes.
 
-    The number is one for the process, so of several captures at a time the last one gives it back.
+    torch keeps one number for each thread of Python, and a thread that has none yet takes the one that was set last,
+    by whatever thread. So each capture gives back the number of its own thread, and one on a new thread, which began
+    with the 1 of another capture, gives back what that one had found.
     """
     global _single, _threads  # noqa: PLW0603 - as torch's own number
     with _single_lock:
+        own = torch.get_num_threads()
         if not _single:
-            _threads = torch.get_num_threads()
+            _threads = own
+        elif own == 1:
+            own = _threads
         _single += 1
         torch.set_num_threads(1)
     try:
@@ -75,35 +116,23 @@ def one_thread() -> Iterator[None]:
     finally:
         with _single_lock:
             _single -= 1
-            if not _single:
-                torch.set_num_threads(_threads)
+            torch.set_num_threads(own)
 
 
-@contextmanager
-def process_kept(*, grad: bool) -> Iterator[None]:
-    """Run without compiling and with the asked grad mode; random states come back."""
-    python_state = random.getstate()
+def _no_errors_logged() -> Callable[[], object]:
     chatty = logging.getLogger("torch._subclasses.fake_tensor")  # prints a traceback of errors that we report ourselves
     disabled = chatty.disabled
     chatty.disabled = True  # a new level would clear what every logger of the process knows about levels
-    try:
-        with ExitStack() as modes:
-            modes.enter_context(torch.random.fork_rng(devices=[]))
-            modes.enter_context(torch.compiler.set_stance("force_eager"))
-            modes.enter_context(torch.set_grad_enabled(grad))
-            modes.enter_context(_conversions_without_effect())
-            yield
-    finally:
-        chatty.disabled = disabled
-        random.setstate(python_state)
+    return lambda: setattr(chatty, "disabled", disabled)
 
 
-@contextmanager
-def _conversions_without_effect() -> Iterator[None]:
-    """Let `module.to(dtype)` do nothing where the module has that dtype, as on real parameters.
+def _nothing_compiled() -> Callable[[], object]:
+    stance = ExitStack()
+    stance.enter_context(torch.compiler.set_stance("force_eager"))
+    return stance.close
 
-    For fake parameters torch exchanges the tensor objects all the same, and refuses that for one that is in use.
-    """
+
+def _conversions_without_effect() -> Callable[[], object]:
     convert = nn.Module.to
 
     def to(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
@@ -116,10 +145,48 @@ def _conversions_without_effect() -> Iterator[None]:
         return module if stays else convert(module, *args, **kwargs)
 
     nn.Module.to = to  # type: ignore[method-assign, assignment]
+    return lambda: setattr(nn.Module, "to", convert)
+
+
+NO_ERRORS_LOGGED = WhileAny(_no_errors_logged)
+NOTHING_COMPILED = WhileAny(_nothing_compiled)
+# `module.to(dtype)` does nothing where the module has that dtype, as on real parameters. For fake parameters torch
+# exchanges the tensor objects all the same, and refuses that for one that is in use.
+CONVERSIONS_WITHOUT_EFFECT = WhileAny(_conversions_without_effect)
+
+
+def _data_of(tensor: Tensor) -> Tensor:
+    return _DATA.__get__(tensor)
+
+
+def _assign_data(tensor: Tensor, data: Tensor) -> None:
+    _DATA.__set__(tensor, data)
+    forget_looks(tensor)
+
+
+def _watch_looks() -> Callable[[], object]:
+    FakeTensor.data = property(_data_of, _assign_data)  # type: ignore[assignment]
+    return lambda: delattr(FakeTensor, "data")
+
+
+# What a fake tensor looked like is forgotten when its `data` are assigned: torch tells no mode.
+LOOKS_WATCHED = WhileAny(_watch_looks)
+
+
+@contextmanager
+def process_kept(*, grad: bool) -> Iterator[None]:
+    """Run without compiling and with the asked grad mode; random states come back."""
+    python_state = random.getstate()
     try:
-        yield
+        with ExitStack() as modes:
+            modes.enter_context(NO_ERRORS_LOGGED)
+            modes.enter_context(torch.random.fork_rng(devices=[]))
+            modes.enter_context(NOTHING_COMPILED)
+            modes.enter_context(torch.set_grad_enabled(grad))
+            modes.enter_context(CONVERSIONS_WITHOUT_EFFECT)
+            yield
     finally:
-        nn.Module.to = convert  # type: ignore[method-assign]
+        random.setstate(python_state)
 
 
 @contextmanager

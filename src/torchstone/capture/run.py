@@ -15,13 +15,14 @@ from torchstone.capture.fingerprint import exchanged
 from torchstone.capture.folding import fold
 from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.ops import LinesOfNodes, Met, OpColumns, OpRecorder, nodes_so_far
-from torchstone.capture.restore_state import inputs_in, modules_kept, one_thread, process_kept
+from torchstone.capture.restore_state import LOOKS_WATCHED, inputs_in, modules_kept, one_thread, process_kept
 from torchstone.capture.reuse import Replayed, Reuse
-from torchstone.capture.tables import CallColumns, TensorColumns, argument_names, describe_arguments, looks_watched
+from torchstone.capture.tables import CallColumns, DescribedCalls, TensorColumns, argument_names, describe_arguments
 from torchstone.capture.tensor_modes import RealWorld, StandInWorld
 from torchstone.foreign import foreign_code, printable
+from torchstone.record.module import ModuleSignature
 from torchstone.record.trace import Failure, Provenance, Trace
-from torchstone.record.value import Absent, Argument
+from torchstone.record.value import Absent, Argument, Value
 
 # An exception from a forward pass -> where and how it ended.
 
@@ -139,42 +140,47 @@ class _Signature:
     def __init__(self, tensors: TensorColumns, calls: CallColumns, module: nn.Module, layer: int | None) -> None:
         self._tensors, self._calls, self._module, self._layer = tensors, calls, module, layer
         self._arguments: tuple[Argument, ...] = ()
-        self._key: object = None  # of the arguments, or None where they are more than their looks
+        self._known: DescribedCalls | None = None  # None where the arguments are more than their looks
         self._number: int | None = None
 
     def begin(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[Tensor]:
         """Describe the arguments before the call can change them; gives the tensors among them."""
         met = Met(self._tensors.spec_number)
-        key = (type(self._module), met.key_of(args), met.key_of(kwargs))
-        known = self._calls.arguments.get(key) if met.lasting else None
+        key = (type(self._module).forward, met.key_of(args), met.key_of(kwargs) if kwargs else None)
+        described = self._tensors.known.module_arguments
+        known = described.get(key) if met.lasting else None
         if known is None:
             describer = self._tensors.describer(self._layer)
-            known = describe_arguments(self._module, args, kwargs, describer)
+            arguments = describe_arguments(self._module, args, kwargs, describer)
             if not met.lasting:
-                self._arguments = known
+                self._arguments = arguments
                 return describer.tensors
-            self._calls.arguments[key] = known
-        self._arguments, self._key = known, key
+            known = described[key] = DescribedCalls(arguments)
+        self._arguments, self._known = known.arguments, known
         return met.tensors
 
     def end(self, result: object) -> list[Tensor]:
         """Describe the result; gives the tensors in it."""
-        calls = self._calls
         met = Met(self._tensors.spec_number)
-        key = (self._key, met.key_of(result))
-        quick = self._key is not None and met.lasting
-        self._number = calls.looks.get(key) if quick else None
-        if self._number is not None:
-            return met.tensors
-        describer = self._tensors.describer(self._layer)
-        self._number = calls.number_signature(self._arguments, describer.describe(result))
-        if quick:
-            calls.looks[key] = self._number
-        return describer.tensors
+        looks = met.key_of(result)
+        known = self._known if met.lasting else None
+        signature = known.signatures.get(looks) if known is not None else None
+        if signature is None:
+            describer = self._tensors.describer(self._layer)
+            signature = self._signature(describer.describe(result))
+            if known is None:
+                met.tensors = describer.tensors
+            else:
+                known.signatures[looks] = signature
+        self._number = self._calls.number_signature(signature)
+        return met.tensors
 
     def number(self) -> int:
         """The number of the signature; that of a call which did not end has no result."""
-        return self._calls.number_signature(self._arguments, _ABSENT) if self._number is None else self._number
+        return self._calls.number_signature(self._signature(_ABSENT)) if self._number is None else self._number
+
+    def _signature(self, output: Value) -> ModuleSignature:
+        return self._tensors.known.one_of(ModuleSignature(arguments=self._arguments, output=output))
 
 
 class Run:
@@ -208,7 +214,7 @@ class Run:
             args, kwargs = inputs_in(self._world, args, kwargs)
             kept.callback(self._tensors.forget_marks)
             kept.enter_context(process_kept(grad=self._backward is not None))
-            kept.enter_context(looks_watched())
+            kept.enter_context(LOOKS_WATCHED)
             kept.enter_context(modules_kept(self._tree.modules, real=not self._world.stand_in))
             self._number_held_tensors(kept)
             self._number_inputs(args, kwargs)

@@ -91,6 +91,7 @@ class Recipe:
     container: type | None = None  # tuple or list
 
 
+_ATTRIBUTES: dict[str, object] = {}  # of a new fake tensor on the cpu, whatever its mode
 _NO_RECIPE = Recipe()
 MADE_SMALL = Recipe()  # of an op that is given no tensor and makes a small one: it runs, and need not be measured first
 Made = list[tuple[tuple[int, ...], tuple[int, ...]]]  # shape and strides of each result
@@ -101,8 +102,10 @@ class ShapeRules:
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self._mode = mode
-        sample = FakeTensor(mode, torch.empty(0, device=_META), _CPU)
-        self._attributes = dict(vars(sample))
+        if not _ATTRIBUTES:
+            sample = FakeTensor(mode, torch.empty(0, device=_META), _CPU)
+            _ATTRIBUTES.update({**vars(sample), "fake_mode": None})
+        self._attributes = {**_ATTRIBUTES, "fake_mode": mode}
         self._of_parameters = {**self._attributes, "_is_param": True}  # what nn.Parameter does with a tensor subclass
         unsafe = getattr(mode, "_allow_unsafe_data_ptr_access", True)
         self._guard_memory = (

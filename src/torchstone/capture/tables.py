@@ -2,13 +2,14 @@
 
 import inspect
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from threading import Lock
 from typing import Any
 from weakref import ref
 
+import msgspec
 import torch
 from torch import Tensor, UntypedStorage, nn
 from torch._subclasses.fake_tensor import FakeTensor
@@ -18,16 +19,26 @@ from torchstone.capture.lifetimes import Lifetimes
 from torchstone.record.module import ModuleCallTable, ModuleSignature
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import ExternalTensor, TensorSpec, TensorTable
-from torchstone.record.value import Absent, Argument
+from torchstone.record.value import Absent, Argument, Value
 
 # The trace while it grows: columns of tensors, op calls and module calls, each distinct description kept once.
 
 
 _MARK = "_torchstone_number"  # the table, the number of the tensor, and what may be known of its description
-_DATA: Any = Tensor.data
 _UNMARKED = (None, -1, None, False)
 _PLAIN = frozenset({Tensor, nn.Parameter, FakeTensor})
 _MOST_KEPT = 50_000  # descriptions and calls; some tens of MB
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class DescribedCalls:
+    """The arguments of module calls that look the same, with the signatures by the looks of what came out."""
+
+    __slots__ = ("arguments", "signatures")
+
+    def __init__(self, arguments: tuple[Argument, ...]) -> None:
+        self.arguments = arguments
+        self.signatures: dict[object, ModuleSignature] = {}
 
 
 class Descriptions:
@@ -41,13 +52,18 @@ class Descriptions:
         self.calls: dict[object, int] = {}  # by op and arguments: the number of a call
         self.signatures: dict[object, OpSignature] = {}  # by the number of a call and the looks of its result
         self.results: dict[int, Any] = {}  # by the number of a call: how its result is made again
+        self.made: dict[int, tuple[object, tuple[int, ...]]] = {}  # by the same: looks and descriptions of new results
+        self.module_arguments: dict[object, DescribedCalls] = {}  # by the code of a module and their looks
+        self._module_signatures: dict[bytes, ModuleSignature] = {}  # as written: to Python, 1 and True are equal
+        self._arguments: dict[tuple[str, object], Argument] = {}  # by name and what tells values apart
         self._stand_in = stand_in
         self._numbers: dict[tuple[object, ...], int] = {}
         self._fakes: dict[tuple[int, bool], int] = {}  # by description and whether it requires a gradient
         self._lock = Lock()
 
     def __len__(self) -> int:
-        return max(len(self.specs), len(self.calls), len(self.signatures))
+        kept = (self.specs, self.calls, self.signatures, self._arguments, self._module_signatures)
+        return max(map(len, kept))
 
     def spec_number(self, tensor: Tensor) -> int:
         """The number of a tensor's description."""
@@ -74,6 +90,24 @@ class Descriptions:
         if number is None:
             number = self._fakes[key] = self.spec_number(fake)
         return number
+
+    def one_of(self, signature: ModuleSignature) -> ModuleSignature:
+        """The one signature that stands for all that are equal to it."""
+        return self._module_signatures.setdefault(_encode(signature), signature)
+
+    def argument(self, name: str, key: object, value: object) -> Argument:
+        """A value under a name, described once for all values that have the same key."""
+        known = self._arguments.get((name, key))
+        if known is None:
+            if type(key) is tuple and key[0] is Tensor:
+                described: Value = self.specs[key[1]]
+            else:
+                described = Describer(stand_in=self._stand_in, spec=self._spec).describe(value)
+            known = self._arguments[name, key] = Argument(name=name, value=described)
+        return known
+
+    def _spec(self, tensor: Tensor) -> TensorSpec:
+        return self.specs[self.spec_number(tensor)]
 
     def call_number(self, key: object) -> int:
         """The number of an op call with arguments that look like these."""
@@ -131,7 +165,7 @@ class TensorColumns:
         """The number of a tensor's description, kept with the number of a fake tensor: most are looked at many times.
 
         What a fake tensor looks like changes in three ways: an op writes to it (`forget_looks`), `tensor.data` is
-        assigned (`looks_watched`), or it begins or ceases to require a gradient, which is looked at here.
+        assigned (`LOOKS_WATCHED`), or it begins or ceases to require a gradient, which is looked at here.
         """
         if type(tensor) is not FakeTensor:
             return self.known.spec_number(tensor)
@@ -146,7 +180,7 @@ class TensorColumns:
     def forget_looks(self, tensors: Iterable[Tensor]) -> None:
         """These tensors may not look as they did."""
         for tensor in tensors:
-            _forget_looks(tensor)
+            forget_looks(tensor)
 
     def number_of(self, tensor: Tensor) -> int:
         """The number of a tensor; one never seen before is a constant that the code brought along."""
@@ -301,16 +335,9 @@ class TensorColumns:
         first = bisect_left(self._constants, numbers.start)
         return self._constants[first : bisect_left(self._constants, numbers.stop)]
 
-    def describer(self, layer: int | None = None, specs: Mapping[int, int] | None = None) -> Describer:
-        """A describer that writes devices as this run does; `specs` has the descriptions that are known, by id."""
-        if not specs:
-            return Describer(stand_in=self.stand_in, layer=layer, spec=self.spec)
-
-        def known_spec(tensor: Tensor) -> TensorSpec:
-            number = specs.get(id(tensor))
-            return self.known.specs[self.spec_number(tensor) if number is None else number]
-
-        return Describer(stand_in=self.stand_in, layer=layer, spec=known_spec)
+    def describer(self, layer: int | None = None) -> Describer:
+        """A describer that writes devices as this run does."""
+        return Describer(stand_in=self.stand_in, layer=layer, spec=self.spec)
 
     def spec(self, tensor: Tensor) -> TensorSpec:
         """The description of a tensor; equal ones are one object."""
@@ -339,40 +366,11 @@ class TensorColumns:
         )
 
 
-def _forget_looks(tensor: Tensor) -> None:
+def forget_looks(tensor: Tensor) -> None:
+    """From now on, a tensor may not look as it did."""
     columns, number, spec, _ = getattr(tensor, _MARK, _UNMARKED)
     if spec is not None:
         setattr(tensor, _MARK, (columns, number, None, False))
-
-
-_watching = 0
-_watch_lock = Lock()
-
-
-@contextmanager
-def looks_watched() -> Iterator[None]:
-    """While open, what a fake tensor looked like is forgotten when its `data` are assigned: torch tells no mode."""
-    global _watching  # noqa: PLW0603 - captures may run on several threads
-    with _watch_lock:
-        _watching += 1
-        if _watching == 1:
-            FakeTensor.data = property(_data_of, _assign_data)  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        with _watch_lock:
-            _watching -= 1
-            if not _watching:
-                del FakeTensor.data
-
-
-def _data_of(tensor: Tensor) -> Tensor:
-    return _DATA.__get__(tensor)
-
-
-def _assign_data(tensor: Tensor, data: Tensor) -> None:
-    _DATA.__set__(tensor, data)
-    _forget_looks(tensor)
 
 
 def without(numbers: Sequence[int], left_out: Sequence[range]) -> list[int]:
@@ -415,9 +413,7 @@ class CallColumns:
         self.end_ops: dict[int, int] = {}
         self.sites: list[int] = []  # the lines that made the calls
         self.copied = 0
-        self.arguments: dict[object, tuple[Argument, ...]] = {}  # by what tells calls apart quickly
-        self.looks: dict[object, int] = {}  # the numbers of signatures, by the same and the looks of the result
-        self._signature_numbers: dict[ModuleSignature, int] = {}
+        self._signature_numbers: dict[int, int] = {}  # by id: each signature stands for all that are equal to it
 
     def __len__(self) -> int:
         return len(self.numbers) + self.copied
@@ -436,12 +432,11 @@ class CallColumns:
         self.end_ops[number] = first_op
         return number
 
-    def number_signature(self, arguments: tuple[Argument, ...], output: Any) -> int:
-        """The number of a signature, each distinct one kept once."""
-        signature = ModuleSignature(arguments=arguments, output=output)
-        number = self._signature_numbers.get(signature)
+    def number_signature(self, signature: ModuleSignature) -> int:
+        """The number of a signature, of which there is one object."""
+        number = self._signature_numbers.get(id(signature))
         if number is None:
-            number = self._signature_numbers[signature] = len(self.signatures)
+            number = self._signature_numbers[id(signature)] = len(self.signatures)
             self.signatures.append(signature)
         return number
 

@@ -60,6 +60,7 @@ class World:
     stand_in = False
     reads_are_repeatable = False
     gave_new = False
+    changed_values = False
 
     def __init__(self) -> None:
         self.differences: dict[str, None] = {}  # in order, each once
@@ -371,11 +372,14 @@ class FakeWorld(StandInWorld):
         self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object], call: int | None = None
     ) -> object:
         """Run an op, or make again what a call with arguments that look the same gave."""
-        self.gave_new = False
+        self.gave_new = self.changed_values = False
         if self.assumed is not None or torch.get_default_dtype() is not torch.float32:
             return super().execute(op, args, kwargs)
         if call is None:
-            return args[0] if changes_only_values(op, args, kwargs) else super().execute(op, args, kwargs)
+            if not changes_only_values(op, args, kwargs):
+                return super().execute(op, args, kwargs)
+            self.changed_values = True
+            return args[0]
         recipe = self.results.get(call)
         if recipe is None:
             tensors = list(tensors_in((*args, *kwargs.values())))

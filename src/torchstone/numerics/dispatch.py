@@ -22,9 +22,18 @@ def op_name(op: object) -> str:
     return f"higher_order.{op.name()}" if isinstance(op, HigherOrderOperator) else str(op)
 
 
-@cache
+_composite: dict[int, tuple[KernelOp, bool]] = {}  # by id: to hash an op runs Python code
+
+
 def is_composite(op: KernelOp) -> bool:
     """Whether an op consists of other ops, which torch calls in its place unless inference mode hides that."""
+    known = _composite.get(id(op))
+    if known is None:
+        known = _composite[id(op)] = (op, _consists_of_others(op))
+    return known[1]
+
+
+def _consists_of_others(op: KernelOp) -> bool:
     return (
         not isinstance(op, HigherOrderOperator)
         and op._can_decompose()

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from torchstone.record.base import Record
 from torchstone.record.tensor import TensorSpec
-from torchstone.record.value import Argument, Value, tensors_in
+from torchstone.record.value import PLAIN_TYPES, Argument, Value, tensors_in
 
 
 class Phase(StrEnum):
@@ -25,12 +25,20 @@ class OpSignature(Record, frozen=True, kw_only=True):
     @property
     def input_specs(self) -> tuple[TensorSpec, ...]:
         """The tensors among the arguments, in order."""
-        return tuple([spec for argument in self.arguments for spec in tensors_in(argument.value)])
+        found: list[TensorSpec] = []
+        for argument in self.arguments:
+            value = argument.value
+            if type(value) is TensorSpec:
+                found.append(value)
+            elif type(value) not in PLAIN_TYPES:  # most arguments of an op are numbers
+                found.extend(tensors_in(value))
+        return tuple(found)
 
     @property
     def output_specs(self) -> tuple[TensorSpec, ...]:
         """The tensors in the result, in order."""
-        return tuple(tensors_in(self.output))
+        output = self.output
+        return (output,) if type(output) is TensorSpec else tuple(tensors_in(output))
 
     def argument(self, name: str) -> Value:
         """The value of one argument; a name that the schema does not have is a mistake of the caller."""

@@ -60,6 +60,9 @@ class Absent(Record, frozen=True, kw_only=True, tag="absent"):
 Value = None | bool | int | float | str | TensorSpec | Atom | Items | Entries | Fields | Opaque | Absent
 
 
+PLAIN_TYPES = frozenset({type(None), bool, int, float, str})  # of values that have nothing inside
+
+
 class Argument(Record, frozen=True, kw_only=True):
     """One argument of a call under the name its signature gives it."""
 
@@ -75,7 +78,7 @@ def tensors_in(value: Value) -> Sequence[TensorSpec]:
     if not isinstance(value, _NESTED):
         return ()
     if isinstance(value, Items):
-        return [spec for item in value.items for spec in tensors_in(item)]
+        return [spec for item in value.items if type(item) not in PLAIN_TYPES for spec in tensors_in(item)]
     parts = value.entries if isinstance(value, Entries) else value.fields
     return [spec for _, item in parts for spec in tensors_in(item)]
 
