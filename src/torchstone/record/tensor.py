@@ -5,6 +5,8 @@ from itertools import accumulate
 from math import prod
 from operator import mul
 
+import msgspec
+
 from torchstone.record.base import Record, Size
 
 _ELEMENT_BITS = {
@@ -108,8 +110,9 @@ class TensorSpec(Record, frozen=True, kw_only=True, tag="tensor"):
     dtype: str  # "float32", as torch names it, without "torch."
     stride: tuple[int, ...] | None = None  # None: the layout has no strides
     storage_offset: int = 0
-    device: str = "cpu"
-    layout: str = "strided"
+    # Always written, since a default is omitted by identity: "cpu" that was read or put together is another object.
+    device: str = msgspec.field(default_factory=lambda: "cpu")
+    layout: str = msgspec.field(default_factory=lambda: "strided")
     requires_grad: bool = False
     subclass: str = ""  # class path of a tensor subclass, such as a packed weight; "" for a plain tensor
     stored_bytes: int | None = None  # of a subclass made of other tensors, or of blocks: the bytes that are stored
