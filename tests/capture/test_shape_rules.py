@@ -101,6 +101,11 @@ def _views(dice: Random, x: Tensor, dim: int) -> Iterator[tuple[OpOverload, tupl
     yield aten.split.Tensor, (x, 2, dim)
     yield aten.split_with_sizes.default, (x, [1, x.shape[dim] - 1], dim)
     yield aten.expand.default, (x.unsqueeze(0), [3, *x.shape])
+    length = x.shape[dim]
+    yield (
+        aten.unfold.default,
+        (x, dice.choice([dim, dim - x.dim()]), dice.randint(0, length), dice.choice([1, 2, 3, 9])),
+    )
     yield aten.alias.default, (x,)
     yield aten.clone.default, (x,)
 

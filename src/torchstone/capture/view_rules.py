@@ -177,6 +177,18 @@ def _split_with_sizes(given: Tensor, sizes: Sequence[int], dim: int = 0) -> list
     return views
 
 
+def _unfold(given: Tensor, dim: int, size: int, step: int) -> list[View] | None:
+    if not -given.dim() <= dim < given.dim() or not 0 <= size <= given.shape[dim] or step < 1:
+        return None
+    shape, strides = list(given.shape), list(given.stride())
+    shape.append(size)
+    strides.append(strides[dim])
+    place = dim % given.dim()
+    shape[place] = (shape[place] - size) // step + 1
+    strides[place] *= step
+    return [(tuple(shape), tuple(strides), int(given.storage_offset()))]
+
+
 def _alias(given: Tensor) -> list[View]:
     return [(tuple(given.shape), tuple(given.stride()), int(given.storage_offset()))]
 
@@ -196,6 +208,7 @@ VIEW_RULES: dict[OpOverload, Callable[..., list[View] | None]] = {
     _aten.slice.Tensor: _slice,
     _aten.select.int: _select,
     _aten.unbind.int: _unbind,
+    _aten.unfold.default: _unfold,
     _aten.split.Tensor: _split,
     _aten.split_with_sizes.default: _split_with_sizes,
 }
