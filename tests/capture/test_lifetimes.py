@@ -2,14 +2,22 @@
 
 import copy
 import gc
+import random
+import re
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from torchstone.capture import capture
+from torchstone.capture import capture, lifetimes
 from torchstone.capture import reuse as reuse_module
+from torchstone.capture.lifetimes import CachingAllocator
 from torchstone.cost import price
 from torchstone.models import load
 from torchstone.models.inputs import InputOptions
@@ -53,9 +61,10 @@ def _stack(layers: int, width: int = 32) -> nn.Module:
 
 
 def _observed(trace: Trace) -> EagerMemory:
+    """What was held, without what an allocator would have reserved for it."""
     assert trace.failure is None
     assert trace.eager_memory is not None
-    return trace.eager_memory
+    return replace(trace.eager_memory, reserved_bytes=None)
 
 
 def _allocated(model: nn.Module, inputs: tuple[object, ...], *, backward: bool = False) -> int:
@@ -146,3 +155,141 @@ def test_inputs_that_a_cache_lets_go_of_are_not_held() -> None:
     found = _observed(capture(Step(), ((new, Cache(past)), {}), "fake"))
     assert found.before_bytes == 1001 * _BYTES
     assert found.peak_bytes == (1 + 1001 + 1001 + 1) * _BYTES  # x, the new keys, twice these, their sum
+
+
+# --- The caching allocator ---
+
+MIB = 1 << 20
+
+
+def test_the_sizes_of_the_allocator_are_those_of_torch() -> None:
+    header = (Path(torch.__file__).parent / "include/c10/core/AllocatorConfig.h").read_text(encoding="utf-8")
+
+    found = {name: int(number) for name, number in re.findall(r"constexpr size_t (k\w+) = (\d+);", header)}
+
+    assert found == {
+        "kSmallBuffer": lifetimes._SMALL_SEGMENT,
+        "kMinBlockSize": lifetimes._LEAST_BLOCK,
+        "kSmallSize": lifetimes._SMALL,
+        "kMinLargeAlloc": lifetimes._OWN_SEGMENT,
+        "kRoundLarge": lifetimes._ROUND_SEGMENT,
+    }
+    assert f"large_segment_size_{{{lifetimes._LARGE_SEGMENT}}}" in header
+
+
+@pytest.mark.parametrize(
+    ("sizes", "reserved_mib"),
+    [
+        ([0], 0),
+        ([1], 2),
+        ([1] * 4096, 2),  # 512 bytes each
+        ([1] * 4097, 4),
+        ([MIB], 2),
+        ([MIB, MIB, 1], 4),
+        ([MIB + 1], 20),
+        ([8 * MIB, 8 * MIB], 20),
+        ([8 * MIB, 8 * MIB, 4 * MIB], 20),
+        ([8 * MIB, 8 * MIB, 4 * MIB + 1], 40),
+        ([10 * MIB - 1, 10 * MIB - 1], 20),
+        ([10 * MIB], 10),
+        ([11 * MIB], 12),
+        ([11 * MIB, MIB], 14),  # what is left of a large segment is not for small ones, nor is 1 MiB cut off
+        ([13 * MIB - 1, 2 * MIB], 34),
+    ],
+)
+def test_segments_are_reserved_as_documented(sizes: list[int], reserved_mib: int) -> None:
+    allocator = CachingAllocator()
+
+    for size in sizes:
+        allocator.allocate(size)
+
+    assert allocator.reserved_bytes == reserved_mib * MIB
+
+
+def test_a_gap_that_is_too_small_costs_a_segment_although_as_much_is_free() -> None:
+    allocator = CachingAllocator()
+    blocks = [allocator.allocate(5 * MIB) for _ in range(4)]  # fill one segment of 20 MiB
+    assert all(blocks)
+
+    for block in (blocks[0], blocks[2]):
+        if block is not None:
+            allocator.free(block)
+    allocator.allocate(6 * MIB)
+
+    assert allocator.reserved_bytes == 40 * MIB
+
+
+def test_free_neighbours_are_joined() -> None:
+    allocator = CachingAllocator()
+    blocks = [allocator.allocate(5 * MIB) for _ in range(4)]
+
+    for place in (0, 2, 1):
+        block = blocks[place]
+        if block is not None:
+            allocator.free(block)
+    allocator.allocate(15 * MIB)
+
+    assert allocator.reserved_bytes == 20 * MIB
+
+
+@given(st.lists(st.integers(0, 24 * MIB), max_size=40), st.randoms(use_true_random=False))
+def test_blocks_never_overlap_and_what_is_free_is_used_again(sizes: list[int], dice: random.Random) -> None:
+    allocator, live = CachingAllocator(), []
+    for size in sizes:
+        block = allocator.allocate(size)
+        if block is not None:
+            assert block.size >= size
+            live.append(block)
+        if live and dice.random() < 0.5:
+            allocator.free(live.pop(dice.randrange(len(live))))
+        spans = sorted((one.address, one.address + one.size) for one in live)
+        assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+        assert sum(one.size for one in live) <= allocator.reserved_bytes
+
+    for block in live:
+        allocator.free(block)
+    before = allocator.reserved_bytes
+    for size in sorted(sizes, reverse=True)[:1]:
+        allocator.allocate(size)
+
+    assert allocator.reserved_bytes == before
+
+
+@pytest.mark.parametrize(
+    ("model", "size_mib", "reserved_mib"),
+    [
+        (_KeepsItsInput(), 11, 5 * 12),  # the input and four results, each in a segment of its own
+        (_KeepsItsInput(), 6, 2 * 20),  # three in each segment
+        (_KeepsItsInput(), 0.25, 2),
+        (_LetsGo(), 11, 3 * 12),
+        (_LetsGo(), 6, 20),
+        (_LetsGo(), 7, 2 * 20),
+    ],
+)
+@pytest.mark.parametrize("mode", ["fake", "cpu"])
+def test_a_run_says_what_the_allocator_reserves(
+    model: nn.Module, size_mib: float, reserved_mib: int, mode: str
+) -> None:
+    x = torch.zeros(int(size_mib * MIB) // _BYTES)
+
+    held = capture(model, x, mode, reuse=False).eager_memory
+
+    assert held is not None
+    assert held.reserved_bytes == reserved_mib * MIB
+
+
+def test_what_the_allocator_reserves_is_not_known_where_layers_were_reused() -> None:
+    held = capture(_stack(6), torch.ones(5, 32)).eager_memory
+
+    assert held is not None
+    assert held.reserved_bytes is None
+
+
+@pytest.mark.parametrize("step", [1, 7, 512])
+def test_no_run_reserves_less_than_it_holds(step: int) -> None:
+    held = capture(_stack(6, 128), torch.ones(step * 11, 128), reuse=False).eager_memory
+
+    assert held is not None
+    assert held.reserved_bytes is not None
+    assert held.reserved_bytes % (2 * MIB) == 0
+    assert held.reserved_bytes >= held.peak_bytes

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from msgspec.structs import replace
 from torch import nn
 
 from tests.cost.calls import trace_of
@@ -322,3 +323,67 @@ def test_a_name_nobody_knows_is_answered_with_the_list() -> None:
         find_hardware("gpu")
     with pytest.raises(InputError, match="cannot read missing"):
         find_hardware("missing.toml")
+
+
+# --- Devices with a caching allocator ---
+
+
+class _Adds(nn.Module):
+    """Holds five tensors at its end: two segments of 20 MiB for 6 MiB each."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = x + 1
+        second = first * 2
+        third = second.exp()
+        return third.relu()
+
+
+def _adds() -> Trace:
+    return capture(_Adds(), torch.zeros(6 << 18), reuse=False)
+
+
+@pytest.mark.parametrize(
+    ("memory_mib", "verdict"),
+    [(17, Fits.NO), (18, Fits.BETWEEN), (29, Fits.BETWEEN), (39, Fits.BETWEEN), (40, Fits.YES)],
+)
+def test_a_model_fits_if_what_the_allocator_reserves_does(memory_mib: int, verdict: Fits) -> None:
+    trace = _adds()
+    gpu = replace(find_hardware("a100"), memory_bytes=memory_mib << 20)
+
+    found = predict(trace, price(trace), gpu)
+
+    assert (found.peak_bytes, found.eager_peak_bytes, found.reserved_peak_bytes) == (18 << 20, 30 << 20, 40 << 20)
+    assert found.verdict is verdict
+
+
+def test_a_device_without_a_caching_allocator_needs_what_is_held() -> None:
+    trace = _adds()
+
+    found = predict(trace, price(trace), replace(find_hardware("a100"), memory_bytes=30 << 20, caching_allocator=False))
+
+    assert found.reserved_peak_bytes is None
+    assert found.verdict is Fits.YES
+    assert not any("allocator" in note for note in found.notes)
+
+
+def test_what_is_reserved_is_not_known_for_sizes_that_did_not_run() -> None:
+    gpu, trace = find_hardware("a100"), _adds()
+
+    tiled = predict(trace, price(trace, Conventions(tile=32)), gpu)
+    with_states = predict(trace, price(trace), gpu, states_bytes=1)
+    halved = with_formats(trace, Formats(activations="bfloat16"))
+    formatted = predict(halved, price(halved), gpu)
+
+    for found in (tiled, with_states, formatted):
+        assert found.reserved_peak_bytes is None
+        assert any("the sizes are not those of the run" in note for note in found.notes)
+
+
+def test_a_file_says_whether_a_device_has_a_caching_allocator(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.toml"
+    path.write_text(hardware_toml(find_hardware("h100")), encoding="utf-8")
+    assert find_hardware(str(path)).caching_allocator
+
+    path.write_text(path.read_text(encoding="utf-8").replace("caching_allocator = true", 'caching_allocator = "no"'))
+    with pytest.raises(InputError, match=r"caching_allocator in .* must be true or false, not 'no'"):
+        find_hardware(str(path))

@@ -5,17 +5,124 @@ caller, in a cache, in an autograd node. Each death is seen by a weak reference 
 without data as well as on real ones.
 """
 
+from bisect import bisect_left, insort
 from weakref import ref
 
 from torch import Tensor, UntypedStorage
 
 from torchstone.record.trace import EagerMemory
 
+# The caching allocator that PyTorch has for CUDA devices, with its default settings and one stream. The numbers are in
+# c10/core/AllocatorConfig.h.
+
+
+_MIB = 1 << 20
+_LEAST_BLOCK = 512  # sizes are rounded up to whole multiples
+_SMALL = _MIB  # up to this, blocks are cut from small segments
+_SMALL_SEGMENT = 2 * _MIB
+_LARGE_SEGMENT = 20 * _MIB
+_OWN_SEGMENT = 10 * _MIB  # from this on, a block that finds no room has a segment of its own
+_ROUND_SEGMENT = 2 * _MIB
+
+
+class _Block:
+    """A stretch of a segment, given out or free, with its neighbours in the segment."""
+
+    __slots__ = ("address", "after", "before", "is_free", "is_small", "size")
+
+    def __init__(self, address: int, size: int, *, is_small: bool) -> None:
+        self.address, self.size, self.is_small = address, size, is_small
+        self.is_free = False
+        self.before: _Block | None = None
+        self.after: _Block | None = None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it stands among free blocks: the smallest that is large enough is taken, then the lowest."""
+        return self.size, self.address
+
+
+class CachingAllocator:
+    """What a device has reserved when memory is given out by PyTorch's caching allocator, which gives none back.
+
+    Allocations are rounded up, and cut from segments. A free block is joined with its free neighbours, but a segment of
+    which a part is used is never joined with another one: a tensor may need a new segment although as much is free.
+    """
+
+    def __init__(self) -> None:
+        self.reserved_bytes = 0
+        self._free: dict[bool, list[tuple[int, int]]] = {True: [], False: []}  # of small and of large segments
+        self._at: dict[int, _Block] = {}  # free blocks by address
+
+    def allocate(self, size: int) -> _Block | None:
+        """Give out a block; None for a tensor without elements, which takes none."""
+        if not size:
+            return None
+        size = -(-size // _LEAST_BLOCK) * _LEAST_BLOCK
+        block = self._take(size, is_small=size <= _SMALL)
+        left = block.size - size
+        if left >= _LEAST_BLOCK if block.is_small else left > _SMALL:
+            self._cut(block, size)
+        return block
+
+    def free(self, block: _Block) -> None:
+        """Take a block back, and join it with its free neighbours."""
+        before, after = block.before, block.after
+        if after is not None and after.is_free:
+            self._remove(after)
+            self._join(block, after)
+        if before is not None and before.is_free:
+            self._remove(before)
+            self._join(before, block)
+            block = before
+        self._add(block)
+
+    def _take(self, size: int, *, is_small: bool) -> _Block:
+        """The best free block, or a new segment."""
+        free = self._free[is_small]
+        place = bisect_left(free, (size, 0))
+        if place < len(free):
+            block = self._at[free[place][1]]
+            self._remove(block)
+            return block
+        own = -(-size // _ROUND_SEGMENT) * _ROUND_SEGMENT
+        segment = _SMALL_SEGMENT if is_small else _LARGE_SEGMENT if size < _OWN_SEGMENT else own
+        made = _Block(self.reserved_bytes, segment, is_small=is_small)
+        self.reserved_bytes += segment
+        return made
+
+    def _cut(self, block: _Block, size: int) -> None:
+        rest = _Block(block.address + size, block.size - size, is_small=block.is_small)
+        rest.before, rest.after = block, block.after
+        if block.after is not None:
+            block.after.before = rest
+        block.after, block.size = rest, size
+        self._add(rest)
+
+    @staticmethod
+    def _join(block: _Block, after: _Block) -> None:
+        block.size += after.size
+        block.after = after.after
+        if after.after is not None:
+            after.after.before = block
+
+    def _add(self, block: _Block) -> None:
+        block.is_free = True
+        self._at[block.address] = block
+        insort(self._free[block.is_small], block.place)
+
+    def _remove(self, block: _Block) -> None:
+        free = self._free[block.is_small]
+        del free[bisect_left(free, block.place)], self._at[block.address]
+        block.is_free = False
+
 
 class Lifetimes:
     """The bytes that are alive while a model runs, and the most there were."""
 
     def __init__(self) -> None:
+        self._allocator: CachingAllocator | None = None
+        self._blocks: dict[int, _Block | None] = {}  # by storage number, while an allocator is simulated
         self._live_bytes = 0
         self._most_bytes = 0  # since the innermost window was opened
         self._before_bytes = 0
@@ -24,6 +131,10 @@ class Lifetimes:
         self._watched: dict[int, tuple[ref[UntypedStorage], int]] = {}  # by id of the reference, which must live
         self._when_dead = self._died
         self._unknown = 0
+
+    def simulate_allocator(self) -> None:
+        """Also find what a caching allocator reserves; for a run in which each op really runs."""
+        self._allocator = CachingAllocator()
 
     def size_of(self, storage: int) -> int | None:
         """Bytes of a storage that was seen."""
@@ -41,19 +152,22 @@ class Lifetimes:
             return None
         self._holders[storage] = self._holders.get(storage, 0) + 1
         if self._holders[storage] == 1:
-            self._sizes[storage] = memory.nbytes() if size is None else size
-            self._live_bytes += self._sizes[storage]
-            self._most_bytes = max(self._most_bytes, self._live_bytes)
+            self._begin(storage, memory.nbytes() if size is None else size)
         reference = ref(memory, self._when_dead)
         self._watched[id(reference)] = (reference, storage)
         return reference
 
     def lasts(self, storage: int, size: int) -> None:
         """Memory that was not seen before is there to the end."""
-        self._sizes[storage] = size
         self._holders[storage] = 1
+        self._begin(storage, size)
+
+    def _begin(self, storage: int, size: int) -> None:
+        self._sizes[storage] = size
         self._live_bytes += size
         self._most_bytes = max(self._most_bytes, self._live_bytes)
+        if self._allocator is not None:
+            self._blocks[storage] = self._allocator.allocate(size)
 
     def _died(self, reference: ref[UntypedStorage]) -> None:
         """A storage object is gone."""
@@ -64,6 +178,9 @@ class Lifetimes:
         self._holders[storage] -= 1
         if not self._holders[storage]:
             self._live_bytes -= self._sizes[storage]
+            block = self._blocks.pop(storage, None)
+            if block is not None and self._allocator is not None:
+                self._allocator.free(block)
 
     def start(self) -> None:
         """What is alive now was there before the first op."""
@@ -95,4 +212,5 @@ class Lifetimes:
         """The result; None where a tensor has memory of unknown size."""
         if self._unknown:
             return None
-        return EagerMemory(before_bytes=self._before_bytes, peak_bytes=self._most_bytes)
+        reserved = None if self._allocator is None else self._allocator.reserved_bytes
+        return EagerMemory(before_bytes=self._before_bytes, peak_bytes=self._most_bytes, reserved_bytes=reserved)

@@ -202,6 +202,8 @@ class Run:
         self._reuse: Reuse | None = None
         if reuse and isinstance(world, StandInWorld) and not backward:
             self._reuse = Reuse(world, self._tree, self._recorder, self._calls)
+        else:
+            self._tensors.lifetimes.simulate_allocator()
         self._held_numbers: dict[int, int] = {}  # id of each parameter and buffer as the model holds it -> its number
         self._stand_ins: dict[int, Tensor] = {}  # by id: what runs in the place of plain ones among these
         self._failing: tuple[BaseException, int] | None = None  # the last error, and the innermost call it came from

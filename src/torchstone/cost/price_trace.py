@@ -49,8 +49,11 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
     unsized = memory.unknown_sizes + _packed(trace, calls)
     peak = msgspec.structs.replace(live.peak, unsized=unsized) if unsized else live.peak
     if trace.eager_memory is not None:  # scratch memory of kernels is in neither
-        eager = trace.eager_memory.peak_bytes + peak.total_bytes - memory.live.peak.total_bytes
-        peak = msgspec.structs.replace(peak, eager_bytes=max(eager, peak.total_bytes))
+        beyond = peak.total_bytes - memory.live.peak.total_bytes  # tiles and blocks
+        eager = max(trace.eager_memory.peak_bytes + beyond, peak.total_bytes)
+        as_run = conventions.tile is None and conventions.block_size is None
+        reserved = trace.eager_memory.reserved_bytes if as_run else None
+        peak = msgspec.structs.replace(peak, eager_bytes=eager, reserved_bytes=reserved)
     own = own_costs(trace, costs)
     cache = cache_memory(trace, conventions.block_size)
     parameters = _parameter_specs(trace)

@@ -44,6 +44,7 @@ _KNOWN = frozenset(
         "convention",
         "as_of",
         "tile",
+        "caching_allocator",
         "unconfirmed",
     )
 )
@@ -131,6 +132,7 @@ def _hardware(name: str, values: object, origin: str) -> Hardware:
         as_of=str(values.get("as_of", "")),
         tile=_whole(values["tile"], "tile", origin) if "tile" in values else None,
         unconfirmed=_unconfirmed(values, peak, origin),
+        caching_allocator=_yes_or_no(values.get("caching_allocator", False), "caching_allocator", origin),
     )
 
 
@@ -174,6 +176,13 @@ def _whole(value: object, key: str, origin: str) -> int:
     return int(number)
 
 
+def _yes_or_no(value: object, key: str, origin: str) -> bool:
+    if not isinstance(value, bool):
+        msg = f"{key} in {origin} must be true or false, not {value!r:.40}"
+        raise InputError(msg)
+    return value
+
+
 def hardware_toml(hardware: Hardware) -> str:
     """A device in the form that find_hardware reads."""
     rates = ", ".join(f"{dtype} = {rate / _TERA:.6g}" for dtype, rate in hardware.peak_flops.items())
@@ -188,6 +197,7 @@ def hardware_toml(hardware: Hardware) -> str:
         *([] if hardware.link_bytes_per_s is None else [f"link_gb_per_s = {hardware.link_bytes_per_s / _GIGA:.6g}"]),
         *([f"devices = {hardware.devices}"] if hardware.devices > 1 else []),
         *([] if hardware.tile is None else [f"tile = {hardware.tile}"]),
+        *(["caching_allocator = true"] if hardware.caching_allocator else []),
         f"source = {_quoted(hardware.source)}",
         *(
             f"{name} = {_quoted(text)}"
@@ -240,6 +250,7 @@ def predict(trace: Trace, table: CostTable, hardware: Hardware, *, states_bytes:
         if found is not None:
             by_bound[found.bound] += found.seconds * cost.calls
     batches = largest_batches(trace, table, hardware.memory_bytes - states_bytes)
+    reserved = table.peak.reserved_bytes if hardware.caching_allocator and not states_bytes else None
     return Prediction(
         hardware=hardware,
         total_s=sum(by_bound.values()),
@@ -255,10 +266,19 @@ def predict(trace: Trace, table: CostTable, hardware: Hardware, *, states_bytes:
         eager_peak_bytes=None if table.peak.eager_bytes is None else table.peak.eager_bytes + states_bytes,
         eager_largest_batch=batches.eager.least,
         eager_largest_batch_at_most=batches.eager.most,
+        reserved_peak_bytes=reserved,
         captured_batch=batches.captured,
-        notes=roof.notes(),
+        notes=(*roof.notes(), *_allocator_notes(trace, hardware, reserved)),
         unsized=table.peak.unsized,
     )
+
+
+def _allocator_notes(trace: Trace, hardware: Hardware, reserved: int | None) -> tuple[str, ...]:
+    if not hardware.caching_allocator or reserved is not None:
+        return ()
+    reused = trace.provenance.reused_ops
+    why = "equal layers were not run; --no-reuse runs them" if reused else "the sizes are not those of the run"
+    return (f"what PyTorch's caching allocator reserves, with rounding and fragmentation, is not known: {why}",)
 
 
 class _Roof:

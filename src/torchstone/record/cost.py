@@ -33,6 +33,7 @@ class Hardware(Record, frozen=True, kw_only=True):
     tile: int | None = None  # matrices are stored in whole tiles of this side; None: as they are
     as_of: str = ""  # the day on which the numbers were entered from the source; "": not stated
     unconfirmed: tuple[str, ...] = ()  # keys of numbers that are assumed, or that no document read that day confirms
+    caching_allocator: bool = False  # eager PyTorch gives its memory out by the caching allocator of CUDA devices
 
 
 class Bound(StrEnum):
@@ -48,7 +49,7 @@ class Fits(StrEnum):
 
     YES = "yes"
     NO = "no"
-    BETWEEN = "between"  # only if memory is freed earlier than eager PyTorch frees it
+    BETWEEN = "between"  # only if memory is freed earlier, or with less rounding and gaps, than eager PyTorch does
     UNKNOWN = "unknown"  # what has a known size fits; there are tensors whose size is not known
 
 
@@ -89,6 +90,7 @@ class Prediction(Record, frozen=True, kw_only=True):
     peak_bytes: Count
     largest_batch: int | None  # fits by this capture; 0: not even one, None: not known
     eager_peak_bytes: Count | None = None  # as Python held tensors in the run; None: not observed
+    reserved_peak_bytes: Count | None = None  # the same by the device's caching allocator; None: none, or not simulated
     eager_largest_batch: int | None = None
     largest_batch_at_most: int | None = None  # one more does not fit; above `largest_batch` where growth is not known
     eager_largest_batch_at_most: int | None = None
@@ -99,13 +101,13 @@ class Prediction(Record, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> "Fits":
-        """Whether the model fits: both with ideal and with eager lifetimes, with neither, or with one of them."""
+        """Whether the model fits: at both ends of the peak, at neither, or at the ideal end alone."""
         if self.peak_bytes > self.hardware.memory_bytes:
             return Fits.NO
         if self.unsized:
             return Fits.UNKNOWN
-        eager = self.eager_peak_bytes
-        return Fits.YES if eager is None or eager <= self.hardware.memory_bytes else Fits.BETWEEN
+        largest = max(self.eager_peak_bytes or 0, self.reserved_peak_bytes or 0)
+        return Fits.YES if largest <= self.hardware.memory_bytes else Fits.BETWEEN
 
 
 class Collective(Record, frozen=True, kw_only=True):
@@ -371,6 +373,7 @@ class Peak(Record, frozen=True, kw_only=True):
     alive: tuple[LiveTensor, ...]  # largest first
     not_listed_bytes: Count  # what is alive beside the rows of `alive`
     eager_bytes: Count | None = None  # the peak if tensors live as Python held them in the run; None: not observed
+    reserved_bytes: Count | None = None  # by a caching allocator, with rounding and gaps; None: not simulated
     padding: dict[Category, int] = {}  # of the peak: what whole tiles add, by what they hold; empty without tiles
     unsized: Count = 0  # tensors of unknown size, such as sparse ones: their bytes are missing
 

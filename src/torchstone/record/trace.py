@@ -59,6 +59,7 @@ class EagerMemory(Record, frozen=True, kw_only=True):
 
     before_bytes: int  # parameters, buffers and inputs, before the first op
     peak_bytes: int
+    reserved_bytes: int | None = None  # by PyTorch's caching allocator of CUDA devices; None: not simulated
 
 
 class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True, gc=True):

@@ -393,7 +393,9 @@ def needed_memory(prediction: Prediction) -> str:
     """The peak on a device, as a range where both ends are known and differ."""
     ideal, eager = map(show_bytes, (prediction.peak_bytes, prediction.eager_peak_bytes or prediction.peak_bytes))
     least = "at least " if prediction.unsized else ""
-    return least + (ideal if ideal == eager else f"{ideal} (ideal) to {eager} (eager)")
+    reserved = prediction.reserved_peak_bytes
+    allocator = "" if reserved is None else f", {show_bytes(reserved)} reserved by PyTorch's caching allocator"
+    return least + (ideal if ideal == eager else f"{ideal} (ideal) to {eager} (eager)") + allocator
 
 
 def _fits(prediction: Prediction) -> str:
