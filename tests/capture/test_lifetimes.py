@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
+from torch.utils.checkpoint import checkpoint
 
 from torchstone.capture import capture
 from torchstone.capture import reuse as reuse_module
@@ -122,6 +123,53 @@ def test_the_allocator_gives_out_what_was_observed(width: int, *, backward: bool
     found = _observed(capture(copy.deepcopy(model), inputs, "fake", backward=backward))
     measured = _allocated(model, inputs, backward=backward)
     assert found.peak_bytes - found.before_bytes == pytest.approx(measured, rel=0.02)
+
+
+class _Raises(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        large = x.repeat(10)
+        msg = f"not with {large.shape}"
+        raise ValueError(msg)
+
+
+class _Catches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = _Raises()
+
+    def forward(self, x: Tensor) -> Tensor:
+        try:
+            return self.inner(x)  # type: ignore[no-any-return]
+        except ValueError:
+            pass
+        return x.repeat(10)
+
+
+@pytest.mark.parametrize("mode", ["fake", "meta", "cpu"])
+def test_an_error_that_the_model_catches_keeps_no_tensors_alive(mode: str) -> None:
+    size = 100 * _BYTES
+    found = _observed(capture(_Catches(), (torch.zeros(100),), mode))
+    assert found == EagerMemory(before_bytes=size, peak_bytes=11 * size)
+
+
+@pytest.mark.parametrize("mode", ["fake", "cpu"])
+def test_a_checkpoint_gives_back_what_it_computed_again(mode: str) -> None:
+    class Checkpointed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = _stack(5)
+
+        def forward(self, x: Tensor) -> Tensor:
+            for block in self.blocks.children():
+                # Each recomputation ends with an error.
+                x = checkpoint(block, x, use_reentrant=False, preserve_rng_state=False)
+            return x
+
+    torch.manual_seed(0)
+    model, inputs = Checkpointed(), (torch.randn(40, 32),)
+    found = _observed(capture(copy.deepcopy(model), inputs, mode, backward=True))
+    measured = _allocated(model, inputs, backward=True)
+    assert found.peak_bytes - found.before_bytes == pytest.approx(measured, rel=0.01)
 
 
 def test_memory_of_unknown_size_is_not_guessed() -> None:

@@ -147,14 +147,29 @@ class OpColumns:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedOp:
-    """The op that raised."""
+_ORIGIN = "_torchstone_origin"
 
-    error: BaseException
-    op: str
-    arguments: str
-    module_call: int
+
+@dataclass(slots=True, kw_only=True)
+class Origin:
+    """The op and the module call that an error came from."""
+
+    run: object
+    op: str = ""
+    arguments: str = ""
+    module_call: int = -1
+
+
+def origin_of(error: BaseException, run: object) -> Origin:
+    """Where an error of a run came from, noted at the error itself.
+
+    A model may catch it. Whoever holds an error holds its frames, and with them every tensor of their variables.
+    """
+    noted = vars(error)
+    origin = noted.get(_ORIGIN)
+    if not isinstance(origin, Origin) or origin.run is not run:
+        origin = noted[_ORIGIN] = Origin(run=run)
+    return origin
 
 
 def nodes_so_far() -> int:
@@ -204,7 +219,7 @@ class OpRecorder(KernelOpMode):
         self.value_reads = 0  # calls so far whose result was read from the values of a tensor
         self.owner_of_backward: Callable[[], int] | None = None  # the module call behind the autograd node running
         self.lines_of_nodes: LinesOfNodes | None = None  # where a backward pass is to follow
-        self.failed: FailedOp | None = None
+        self.run = object()  # stands for this run at its errors
 
     def run_op(self, func: Any, args: OpArguments, kwargs: OpKeywords) -> object:
         """Run an op in the world of this capture, and record it."""
@@ -217,8 +232,8 @@ class OpRecorder(KernelOpMode):
         try:
             result = self._world.execute(func, args, kwargs, call)
         except BaseException as error:
-            self.failed = FailedOp(error=error, op=schema.name, arguments=self._show(schema, args, kwargs),
-                                   module_call=self.current_call)  # fmt: skip
+            origin = origin_of(error, self.run)
+            origin.op, origin.arguments = schema.name, self._show(schema, args, kwargs)
             raise
         if schema.written or not schema.argument_names:  # of a higher-order op it is not known what it writes
             self.tensors.forget_looks(given.tensors)

@@ -14,7 +14,7 @@ from torchstone.capture.describe import Describer
 from torchstone.capture.fingerprint import exchanged
 from torchstone.capture.folding import fold
 from torchstone.capture.module_tree import ModuleTree
-from torchstone.capture.ops import LinesOfNodes, Met, OpColumns, OpRecorder, nodes_so_far
+from torchstone.capture.ops import LinesOfNodes, Met, OpColumns, OpRecorder, nodes_so_far, origin_of
 from torchstone.capture.restore_state import inputs_in, modules_kept, one_thread, process_kept
 from torchstone.capture.reuse import Replayed, Reuse
 from torchstone.capture.tables import CallColumns, TensorColumns, argument_names, describe_arguments, looks_watched
@@ -198,7 +198,6 @@ class Run:
             self._reuse = Reuse(world, self._tree, self._recorder, self._calls)
         self._held_numbers: dict[int, int] = {}  # id of each parameter and buffer as the model holds it -> its number
         self._stand_ins: dict[int, Tensor] = {}  # by id: what runs in the place of plain ones among these
-        self._failing: tuple[BaseException, int] | None = None  # the last error, and the innermost call it came from
 
     def execute(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Run the model; an exception it raises is kept, not passed on."""
@@ -290,8 +289,9 @@ class Run:
             if self._backward is not None:
                 self._backward.attribute(begun, made, row)
         except BaseException as error:
-            if self._failing is None or self._failing[0] is not error:
-                self._failing = (error, row)
+            origin = origin_of(error, recorder.run)
+            if origin.module_call < 0:
+                origin.module_call = row
             raise
         finally:
             recorder.current_call = outer
@@ -346,14 +346,13 @@ class Run:
         return self._reuse.off.notes() if self._reuse is not None else ()
 
     def _failure(self) -> Failure | None:
-        if self.error is None:
+        if self.error is None or self._raised is None:
             return None
-        row = self._failing[1] if self._failing is not None and self._failing[0] is self._raised else -1
-        failed = self._recorder.failed
-        by_op = failed is not None and failed.error is self._raised
+        origin = origin_of(self._raised, self._recorder.run)
+        row = origin.module_call
         return failure_of(
             self.error,
             module=self._tree.paths[self._calls.modules[row]] if row >= 0 else "",
-            op=failed.op if failed is not None and by_op else "",
-            arguments=failed.arguments if failed is not None and by_op else "",
+            op=origin.op,
+            arguments=origin.arguments,
         )
