@@ -172,6 +172,83 @@ def test_a_checkpoint_gives_back_what_it_computed_again(mode: str) -> None:
     assert found.peak_bytes - found.before_bytes == pytest.approx(measured, rel=0.01)
 
 
+class _HoldsViews(nn.Module):
+    """A table of its own, and views of it that were made before the run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.zeros(50, 8)
+        self.rows = list(self.table.unbind(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for row in self.rows:
+            x = x + row
+        return x
+
+
+@pytest.mark.parametrize("mode", ["fake", "meta", "cpu"])
+def test_views_that_code_brings_along_are_one_piece_of_memory(mode: str) -> None:
+    trace = capture(_HoldsViews(), (torch.zeros(8),), mode)
+    before, row = 50 * 8 * _BYTES + 8 * _BYTES, 8 * _BYTES
+    assert _observed(trace) == EagerMemory(before_bytes=before, peak_bytes=before + 2 * row)
+    assert price(trace).peak.total_bytes == before + 2 * row
+
+
+class _ReadsData(nn.Module):
+    """`tensor.data` is a view that torch makes without an op."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(64, 64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x @ self.weight.data
+        return y.data @ self.weight.data
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("mode", ["fake", "meta", "cpu"])
+def test_the_data_of_a_tensor_are_its_own_memory(mode: str, layers: int) -> None:
+    model = nn.Sequential(*(_ReadsData() for _ in range(layers)))
+    trace = capture(model, (torch.zeros(1, 64),), mode)
+    before = layers * 64 * 64 * _BYTES + 64 * _BYTES
+    rows = 64 * _BYTES * (2 if layers == 1 else 3)  # what a layer was given, y and the result
+    assert _observed(trace) == EagerMemory(before_bytes=before, peak_bytes=before + rows)
+    assert price(trace).peak.total_bytes == before + 2 * 64 * _BYTES
+
+
+class _WritesOut(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        small = torch.empty(0)
+        torch.add(x, 1, out=small)
+        grown = x * 2
+        grown.resize_(300)
+        return small + grown[: small.shape[0]]
+
+
+@pytest.mark.parametrize("mode", ["fake", "cpu"])
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_memory_that_an_op_resizes_has_its_new_size(mode: str) -> None:
+    size = 100 * _BYTES
+    trace = capture(_WritesOut(), (torch.zeros(100),), mode)
+    assert _observed(trace) == EagerMemory(before_bytes=size, peak_bytes=6 * size)
+    assert price(trace).peak.total_bytes == 6 * size
+
+
+def test_assigned_data_are_the_memory_of_what_was_assigned() -> None:
+    class Assigns(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = x + 1
+            y.data = y.repeat(10)
+            y.data = y.data[:100].clone()
+            return y * 2
+
+    size = 100 * _BYTES
+    trace = capture(Assigns(), (torch.zeros(100),), "fake")
+    assert _observed(trace) == EagerMemory(before_bytes=size, peak_bytes=12 * size)
+    assert price(trace).peak.total_bytes == 12 * size
+
+
 def test_memory_of_unknown_size_is_not_guessed() -> None:
     class Sparse(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -21,7 +21,8 @@ class Lifetimes:
         self._before_bytes = 0
         self._sizes: dict[int, int] = {}  # by storage number
         self._holders: dict[int, int] = {}  # how many storage objects stand for each storage that is alive
-        self._watched: dict[int, tuple[ref[UntypedStorage], int]] = {}  # by id of the reference, which must live
+        self._watched: dict[int, tuple[ref[UntypedStorage], int, int]] = {}  # by id of the reference, which must live
+        self._places: dict[int, int] = {}  # by pointer: the storages that are alive
         self._when_dead = self._died
         self._unknown = 0
 
@@ -29,28 +30,51 @@ class Lifetimes:
         """Bytes of a storage that was seen."""
         return self._sizes.get(storage)
 
-    def born(self, tensor: Tensor, storage: int, size: int | None = None) -> ref[UntypedStorage] | None:
-        """A tensor has memory that was not seen before; its size is that of the storage object unless it is given.
-
-        Gives a reference to the memory, or None for a layout without plain memory.
-        """
+    def born(self, tensor: Tensor, storage: int, size: int | None = None) -> None:
+        """A tensor has memory that was not seen before; its size is that of the storage object unless it is given."""
         try:
             memory = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):  # sparse and other layouts without plain memory
             self._unknown += 1
-            return None
+            return
         self._holders[storage] = self._holders.get(storage, 0) + 1
         if self._holders[storage] == 1:
             self._sizes[storage] = memory.nbytes() if size is None else size
             self._live_bytes += self._sizes[storage]
             self._most_bytes = max(self._most_bytes, self._live_bytes)
-        reference = ref(memory, self._when_dead)
-        self._watched[id(reference)] = (reference, storage)
-        return reference
+        self._watch(memory, storage)
 
-    def lasts(self, storage: int, size: int) -> None:
+    def _watch(self, memory: UntypedStorage, storage: int) -> None:
+        reference, pointer = ref(memory, self._when_dead), memory._cdata
+        self._watched[id(reference)] = (reference, storage, pointer)
+        self._places[pointer] = storage
+
+    def storage_at(self, pointer: int | None) -> int | None:
+        """The storage that is alive at a place, if it was seen."""
+        return None if pointer is None else self._places.get(pointer)
+
+    def stands_at(self, pointer: int | None, storage: int) -> None:
+        """The memory of a stand-in, which lives as long as the capture does, is that of a storage."""
+        if pointer is not None:
+            self._places[pointer] = storage
+
+    def measure_again(self, tensor: Tensor) -> None:
+        """An op may have given the memory of a tensor another size."""
+        try:
+            memory = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            return
+        storage = self._places.get(memory._cdata)
+        if storage is None or not self._holders[storage]:
+            return
+        self._live_bytes += memory.nbytes() - self._sizes[storage]
+        self._most_bytes = max(self._most_bytes, self._live_bytes)
+        self._sizes[storage] = memory.nbytes()
+
+    def lasts(self, storage: int, memory: UntypedStorage) -> None:
         """Memory that was not seen before is there to the end."""
-        self._sizes[storage] = size
+        size = self._sizes[storage] = memory.nbytes()
+        self._places[memory._cdata] = storage
         self._holders[storage] = 1
         self._live_bytes += size
         self._most_bytes = max(self._most_bytes, self._live_bytes)
@@ -60,7 +84,9 @@ class Lifetimes:
         watched = self._watched.pop(id(reference), None)
         if watched is None:  # the capture is over
             return
-        storage = watched[1]
+        _, storage, pointer = watched
+        if self._places.get(pointer) == storage:
+            del self._places[pointer]
         self._holders[storage] -= 1
         if not self._holders[storage]:
             self._live_bytes -= self._sizes[storage]

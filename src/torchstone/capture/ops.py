@@ -34,6 +34,7 @@ class OpSchema:
     defaults: dict[str, object]
     written: tuple[str, ...]  # arguments changed in place
     renews_its_input: bool  # changes the shape or strides of its input in place, as squeeze_ does
+    resizes: bool  # may give the memory that it writes to another size
     returns: int  # values that it gives
     gives_views: bool  # of what it is given, by what its schema says
     reads_values: bool  # its result, or the result's shape, is read from the values of a tensor
@@ -44,7 +45,7 @@ def schema_of(op: OpOverload | HigherOrderOperator) -> OpSchema:
     """Look an op up; a higher-order op has no schema and only a name."""
     if isinstance(op, HigherOrderOperator):
         return OpSchema(name=op_name(op), argument_names=(), defaults={}, written=(),
-                        renews_its_input=False, returns=1, gives_views=False, reads_values=True)  # fmt: skip
+                        renews_its_input=False, resizes=False, returns=1, gives_views=False, reads_values=True)  # fmt: skip
     arguments = op._schema.arguments
     return OpSchema(
         name=op_name(op),
@@ -52,6 +53,7 @@ def schema_of(op: OpOverload | HigherOrderOperator) -> OpSchema:
         defaults={argument.name: argument.default_value for argument in arguments if argument.has_default_value()},
         written=tuple(argument.name for argument in arguments if argument.alias_info and argument.alias_info.is_write),
         renews_its_input=torch.Tag.inplace_view in op.tags,
+        resizes=op_name(op).startswith("aten.resize_") or any(argument.is_out for argument in arguments),
         returns=len(op._schema.returns),
         gives_views=any(one.alias_info is not None for one in op._schema.returns),
         reads_values=any(tag in op.tags for tag in _READS_VALUES),
@@ -237,6 +239,9 @@ class OpRecorder(KernelOpMode):
             raise
         if schema.written or not schema.argument_names:  # of a higher-order op it is not known what it writes
             self.tensors.forget_looks(given.tensors)
+            if schema.resizes:
+                for tensor in given.tensors:
+                    self.tensors.lifetimes.measure_again(tensor)
         if schema.reads_values and not self._world.reads_are_repeatable and reads_values(func, schema, args):
             self.value_reads += 1
         made.looks = made.key_of(result)
@@ -300,8 +305,10 @@ class OpRecorder(KernelOpMode):
         numbers = []
         for tensor, spec in zip(*made.both(), strict=True):
             if tensors.is_known(tensor) and not schema.renews_its_input:
-                numbers.append(tensors.number_of(tensor))
-                continue
+                number = tensors.number_of(tensor)
+                if not schema.resizes or tensors.has_shape(number, tensor):
+                    numbers.append(number)
+                    continue
             pointer = storage_pointer(tensor)
             storage = storages.get(pointer)
             if storage is None:

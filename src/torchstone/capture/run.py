@@ -17,7 +17,14 @@ from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.ops import LinesOfNodes, Met, OpColumns, OpRecorder, nodes_so_far, origin_of
 from torchstone.capture.restore_state import inputs_in, modules_kept, one_thread, process_kept
 from torchstone.capture.reuse import Replayed, Reuse
-from torchstone.capture.tables import CallColumns, TensorColumns, argument_names, describe_arguments, looks_watched
+from torchstone.capture.tables import (
+    CallColumns,
+    TensorColumns,
+    argument_names,
+    describe_arguments,
+    looks_watched,
+    storage_pointer,
+)
 from torchstone.capture.tensor_modes import RealWorld, StandInWorld
 from torchstone.foreign import foreign_code, printable
 from torchstone.record.trace import Failure, Provenance, Trace
@@ -238,12 +245,17 @@ class Run:
             return known
         if isinstance(self._world, StandInWorld) and id(tensor) in self._tensors.exchanged:
             held = self._stand_ins[id(tensor)] = self._world.hold_plain(tensor)
-            self._tensors.mark_like(held, tensor)
+            self._stand_for(tensor, held)
             return held
         held = self._world.hold(tensor)
         if held is not tensor and not self._tensors.is_known(held):
-            self._tensors.mark_like(held, tensor)
+            self._stand_for(tensor, held)
         return held
+
+    def _stand_for(self, tensor: Tensor, held: Tensor) -> None:
+        """Let a stand-in have the number and the memory of the tensor that a module holds."""
+        self._tensors.mark_like(held, tensor)
+        self._tensors.lifetimes.stands_at(storage_pointer(held), self._tensors.storage_of[self._tensors.number_of(held)])
 
     def _find_gradients(self) -> None:
         """Which tensors a backward pass left as gradients of parameters."""

@@ -10,7 +10,7 @@ from typing import Any
 from weakref import ref
 
 import torch
-from torch import Tensor, UntypedStorage, nn
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from torchstone.capture.describe import Describer, spec_of, stored_bytes, tensors_inside
@@ -119,10 +119,9 @@ class TensorColumns:
         self.gradients: dict[int, int] = {}  # parameter -> what the backward pass left for it
         self._external: list[ExternalTensor] = []
         self._constants: list[int] = []  # those of the external ones that the code brought along
+        self._views: list[int] = []  # those of known memory that no op made
         self._marked: list[ref[Tensor]] = []  # tensors that may outlive the capture and must lose their mark
         self.lifetimes = Lifetimes()
-        # By place: the number, and whether the memory is still that; None for memory that outlives the capture.
-        self._external_storages: dict[int, tuple[int, ref[UntypedStorage] | None]] = {}
 
     def __len__(self) -> int:
         return self._count
@@ -159,6 +158,11 @@ class TensorColumns:
         inside = () if type(tensor) in _PLAIN else tensors_inside(tensor)
         if inside and all(self.is_known(part) for _, part in inside):  # made by ops on its parts: no memory of its own
             return self.add(tensor, self.storage_of[self.number_of(inside[0][1])])
+        shared = self.lifetimes.storage_at(storage_pointer(tensor))
+        if shared is not None:  # torch makes some views without an op: `tensor.data`, and those that code made before
+            self._views.append(number := self.add(tensor, shared))
+            self._marked.append(ref(tensor))
+            return number
         return self.add_external(tensor, kind="constant", name="")
 
     def numbers_of(self, tensors: list[Tensor]) -> list[int] | None:
@@ -180,15 +184,10 @@ class TensorColumns:
     def add_external(self, tensor: Tensor, *, kind: str, name: str) -> int:
         """Give a number to a tensor that no recorded op made."""
         plain = type(tensor) in _PLAIN
-        pointer = storage_pointer(tensor)
-        known = self._external_storages.get(pointer) if pointer else None
-        if known is not None and (known[1] is None or known[1]() is not None):
-            storage = known[0]
-        else:
+        storage = self.lifetimes.storage_at(storage_pointer(tensor))
+        if storage is None:
             storage = self.new_storage()
-            memory = self.lifetimes.born(tensor, storage, None if plain else stored_bytes(tensor))
-            if pointer and kind != "constant" and memory is not None:
-                self._external_storages[pointer] = (storage, memory)
+            self.lifetimes.born(tensor, storage, None if plain else stored_bytes(tensor))
         number = self.add(tensor, storage)
         self._external.append(ExternalTensor(tensor=number, kind=kind, name=name))
         if kind == "constant":
@@ -222,14 +221,10 @@ class TensorColumns:
 
     def _add_lasting(self, tensor: Tensor, kind: str, name: str) -> int:
         memory = tensor.untyped_storage()
-        pointer = memory._cdata
-        shared = self._external_storages.get(pointer)
-        if shared is None:
+        storage = self.lifetimes.storage_at(memory._cdata)
+        if storage is None:
             storage = self.new_storage()
-            self.lifetimes.lasts(storage, memory.nbytes())
-            self._external_storages[pointer] = (storage, None)
-        else:
-            storage = shared[0]
+            self.lifetimes.lasts(storage, memory)
         number = self._count
         self._count += 1
         self.spec_of[number] = self.exchanged[id(tensor)] = self.known.spec_number(tensor)
@@ -275,6 +270,10 @@ class TensorColumns:
         self.lifetimes.born(tensor, storage)
         return self.add(tensor, storage, spec)
 
+    def has_shape(self, number: int, tensor: Tensor) -> bool:
+        """Whether a tensor has the shape with which its number was given."""
+        return tensor.shape == self.known.specs[self.spec_of[number]].shape
+
     def new_storage(self) -> int:
         """A number for memory not seen before."""
         self.num_storages += 1
@@ -298,8 +297,11 @@ class TensorColumns:
 
     def constants(self, numbers: range) -> list[int]:
         """The tensors among these that code brought along."""
-        first = bisect_left(self._constants, numbers.start)
-        return self._constants[first : bisect_left(self._constants, numbers.stop)]
+        return _among(self._constants, numbers)
+
+    def views(self, numbers: range) -> list[int]:
+        """The tensors among these that are views of known memory which no op made."""
+        return _among(self._views, numbers)
 
     def describer(self, layer: int | None = None, specs: Mapping[int, int] | None = None) -> Describer:
         """A describer that writes devices as this run does; `specs` has the descriptions that are known, by id."""
@@ -351,19 +353,19 @@ _watch_lock = Lock()
 
 @contextmanager
 def looks_watched() -> Iterator[None]:
-    """While open, what a fake tensor looked like is forgotten when its `data` are assigned: torch tells no mode."""
+    """While open, a tensor whose `data` are assigned is another one with other looks: torch tells no mode."""
     global _watching  # noqa: PLW0603 - captures may run on several threads
     with _watch_lock:
         _watching += 1
         if _watching == 1:
-            FakeTensor.data = property(_data_of, _assign_data)  # type: ignore[assignment]
+            Tensor.data = property(_data_of, _assign_data)  # type: ignore[assignment]
     try:
         yield
     finally:
         with _watch_lock:
             _watching -= 1
             if not _watching:
-                del FakeTensor.data
+                del Tensor.data
 
 
 def _data_of(tensor: Tensor) -> Tensor:
@@ -372,7 +374,14 @@ def _data_of(tensor: Tensor) -> Tensor:
 
 def _assign_data(tensor: Tensor, data: Tensor) -> None:
     _DATA.__set__(tensor, data)
-    _forget_looks(tensor)
+    columns = getattr(tensor, _MARK, _UNMARKED)[0]
+    if columns is not None:  # another tensor from now on
+        delattr(tensor, _MARK)
+        columns.number_of(tensor)
+
+
+def _among(sorted_numbers: list[int], numbers: range) -> list[int]:
+    return sorted_numbers[bisect_left(sorted_numbers, numbers.start) : bisect_left(sorted_numbers, numbers.stop)]
 
 
 def without(numbers: Sequence[int], left_out: Sequence[range]) -> list[int]:

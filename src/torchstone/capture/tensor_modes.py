@@ -262,6 +262,10 @@ class StandInWorld(World):
         written = schema_of(op).written
         if not all(map(self.is_stand_in, tensors)):
             args, kwargs = self._all_unknown(op, args, kwargs)
+            if schema_of(op).resizes:
+                result = self.run_unknown(op, args, kwargs)
+                self._resize(tensors)
+                return result
         if op is _GROUPED_MM and args[0].dtype is not torch.bfloat16:
             return self._run_grouped_mm(op, args, kwargs)
         if self.assumed is not None and not written:
@@ -317,6 +321,13 @@ class StandInWorld(World):
             pointer = storage_pointer(tensor)
             if not self.is_stand_in(tensor) and pointer is not None:
                 self._unknown[pointer] = ref(tensor.untyped_storage(), partial(self._forget_memory, pointer))
+
+    def _resize(self, tensors: list[Tensor]) -> None:
+        """Give real memory the size to which an op, such as one with `out=`, brought its stand-in."""
+        for tensor in tensors:
+            made = self.ran_as(tensor)
+            if made is not tensor and made.shape != tensor.shape:
+                tensor.resize_(made.shape)
 
     def _forget_memory(self, pointer: int, _gone: object) -> None:
         """The memory is gone, and its place may be given again."""
