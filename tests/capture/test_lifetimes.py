@@ -249,6 +249,56 @@ def test_assigned_data_are_the_memory_of_what_was_assigned() -> None:
     assert price(trace).peak.total_bytes == 12 * size
 
 
+class _Replaces(nn.Module):
+    """A buffer that grows, as a cache of its own may: what stood in its place before is freed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(90))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen = torch.cat([self.seen, x])
+        return x + self.seen.sum()
+
+
+class _KeepsWhatItReplaces(_Replaces):
+    def forward(self, x: Tensor) -> Tensor:
+        before = self.seen
+        self.seen = torch.cat([before, x])
+        x = x + self.seen.sum()
+        self.seen = before
+        return x
+
+
+@pytest.mark.parametrize("layers", [1, 5])
+@pytest.mark.parametrize("mode", ["fake", "meta"])
+def test_a_buffer_that_the_model_replaces_is_freed(mode: str, layers: int) -> None:
+    model, inputs = nn.Sequential(*(_Replaces() for _ in range(layers))), (torch.zeros(10),)
+    trace = capture(model, inputs, mode)
+    before = (layers * 90 + 10) * _BYTES
+    grown = layers * 10 * _BYTES  # by then, the others have grown
+    last = _observed(trace)
+    assert last.before_bytes == before
+    assert last.peak_bytes <= before + grown + 90 * _BYTES + 3 * 10 * _BYTES
+    assert price(trace).peak.total_bytes <= last.peak_bytes
+    assert [tensor is model[0].seen for tensor in model[0].buffers()] == [True]
+    assert model[0].seen.shape == (90,)
+
+
+@pytest.mark.parametrize("mode", ["fake", "meta", "cpu"])
+def test_a_buffer_that_the_model_puts_back_is_held(mode: str) -> None:
+    trace = capture(_KeepsWhatItReplaces(), (torch.zeros(10),), mode)
+    before = 100 * _BYTES
+    assert _observed(trace) == EagerMemory(before_bytes=before, peak_bytes=before + 100 * _BYTES + 11 * _BYTES)
+
+
+def test_a_batch_norm_that_needs_no_gradient_of_its_input_makes_none() -> None:
+    model, inputs = nn.BatchNorm1d(64), (torch.randn(37, 64),)
+    fake, real = (capture(copy.deepcopy(model), inputs, mode, backward=True) for mode in ("fake", "cpu"))
+    assert _observed(fake) == _observed(real)
+    assert price(fake).totals == price(real).totals
+
+
 def test_memory_of_unknown_size_is_not_guessed() -> None:
     class Sparse(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -72,12 +72,21 @@ class Lifetimes:
         self._sizes[storage] = memory.nbytes()
 
     def lasts(self, storage: int, memory: UntypedStorage) -> None:
-        """Memory that was not seen before is there to the end."""
+        """Memory is there to the end; it may have been seen before, through another tensor."""
+        self._holders[storage] = self._holders.get(storage, 0) + 1
+        if self._holders[storage] > 1:
+            return
         size = self._sizes[storage] = memory.nbytes()
         self._places[memory._cdata] = storage
-        self._holders[storage] = 1
         self._live_bytes += size
         self._most_bytes = max(self._most_bytes, self._live_bytes)
+
+    def let_go(self, storage: int, stand_in: Tensor | None) -> None:
+        """Memory that was to last goes with the tensor that stands for it, or is gone if there is none."""
+        if stand_in is None:
+            self._free(storage)
+        else:
+            self._watch(stand_in.untyped_storage(), storage)
 
     def _died(self, reference: ref[UntypedStorage]) -> None:
         """A storage object is gone."""
@@ -87,6 +96,10 @@ class Lifetimes:
         _, storage, pointer = watched
         if self._places.get(pointer) == storage:
             del self._places[pointer]
+        self._free(storage)
+
+    def _free(self, storage: int) -> None:
+        """One of those who hold a storage is gone."""
         self._holders[storage] -= 1
         if not self._holders[storage]:
             self._live_bytes -= self._sizes[storage]

@@ -236,7 +236,7 @@ class Run:
     def _number_held_tensors(self, kept: ExitStack) -> None:
         """Number parameters and buffers as the model holds them, then let it hold what this world has for them."""
         self._held_numbers = self._tensors.number_held(self._tree.held_tensors(), self._world.exchanges)
-        kept.enter_context(exchanged(self._tree.modules, self._held_as))
+        kept.enter_context(exchanged(self._tree.modules, self._held_as, self._let_go))
 
     def _held_as(self, tensor: Tensor) -> Tensor:
         """What a parameter or buffer is in this world, with the number of the original."""
@@ -251,6 +251,14 @@ class Run:
         if held is not tensor and not self._tensors.is_known(held):
             self._stand_for(tensor, held)
         return held
+
+    def _let_go(self, tensor: Tensor) -> None:
+        """The model put something else in the place of what a module held, which then dies as any tensor does."""
+        number = self._held_numbers.get(id(tensor))
+        if number is None:
+            return
+        self._stand_ins.pop(id(tensor), None)
+        self._tensors.let_go(number, self._world.forget(tensor))
 
     def _stand_for(self, tensor: Tensor, held: Tensor) -> None:
         """Let a stand-in have the number and the memory of the tensor that a module holds."""

@@ -10,6 +10,7 @@ from typing import Any
 from weakref import ref
 
 import torch
+from msgspec import structs
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -119,6 +120,7 @@ class TensorColumns:
         self.gradients: dict[int, int] = {}  # parameter -> what the backward pass left for it
         self._external: list[ExternalTensor] = []
         self._constants: list[int] = []  # those of the external ones that the code brought along
+        self._gone: set[int] = set()  # those of the external ones that the model replaced
         self._views: list[int] = []  # those of known memory that no op made
         self._marked: list[ref[Tensor]] = []  # tensors that may outlive the capture and must lose their mark
         self.lifetimes = Lifetimes()
@@ -224,7 +226,7 @@ class TensorColumns:
         storage = self.lifetimes.storage_at(memory._cdata)
         if storage is None:
             storage = self.new_storage()
-            self.lifetimes.lasts(storage, memory)
+        self.lifetimes.lasts(storage, memory)
         number = self._count
         self._count += 1
         self.spec_of[number] = self.exchanged[id(tensor)] = self.known.spec_number(tensor)
@@ -232,6 +234,11 @@ class TensorColumns:
         self._external.append(ExternalTensor(tensor=number, kind=kind, name=name))
         self._lasting.append(tensor)
         return number
+
+    def let_go(self, number: int, stand_in: Tensor | None) -> None:
+        """What a module held lasts only as long as the code that still uses it."""
+        self._gone.add(number)
+        self.lifetimes.let_go(self.storage_of[number], stand_in)
 
     def _add_inside(self, part: Tensor, storage: int, name: str) -> None:
         """Give a number to a tensor that another one is made of: the memory is that of the whole."""
@@ -336,7 +343,10 @@ class TensorColumns:
             specs=tuple(self.known.specs[spec] for spec in order),
             spec_of=tuple([order[spec] for spec in specs]),
             storage_of=tuple([self.storage_of[number] for number in recorded]),
-            external=tuple([one for one in self._external if one.tensor in kept]),
+            external=tuple([
+                one if one.tensor not in self._gone else structs.replace(one, lasts=False)
+                for one in self._external if one.tensor in kept
+            ]),  # fmt: skip
             gradients=dict(self.gradients),
         )
 

@@ -47,6 +47,7 @@ _ALIGNMENT_BYTES = 16  # of the rows of a grouped matmul
 _CONVOLUTION = torch.ops.aten.convolution.default
 _VIEW = torch.ops.aten.view.default
 _BATCH_NORM = torch.ops.aten.native_batch_norm.default
+_BATCH_NORM_BACKWARD = torch.ops.aten.native_batch_norm_backward.default
 _COPY = torch.ops.aten._to_copy.default
 _DECOMPOSED_ATTENTION = torch.ops.aten._safe_softmax.default
 
@@ -74,6 +75,10 @@ class World:
 
     def ran_as(self, tensor: Tensor) -> Tensor:
         """What an op that was given this tensor was run on: a view of that is a view of the tensor."""
+        return tensor
+
+    def forget(self, tensor: Tensor) -> Tensor | None:
+        """Let go of what stands for a tensor here, and give it; None where nothing does."""
         return tensor
 
 
@@ -207,6 +212,11 @@ class StandInWorld(World):
         """The stand-in of a tensor that has one."""
         known = self._substitutes.get(id(tensor))
         return tensor if known is None else known[1]
+
+    def forget(self, tensor: Tensor) -> Tensor | None:
+        """Let go of what stands for a tensor here, and give it; None where nothing does."""
+        known = self._substitutes.pop(id(tensor), None)
+        return None if known is None else known[1]
 
     def _forgetting(self, tensor: Tensor) -> ref[Tensor]:
         """A reference that does not keep the tensor alive, and takes its stand-in along when it dies."""
@@ -472,6 +482,8 @@ class FakeWorld(StandInWorld):
             return self._viewed(args[0], result)
         if op is _BATCH_NORM and not args[0].is_contiguous():
             return (self._normalised(args[0], result[0]), *result[1:])
+        if op is _BATCH_NORM_BACKWARD and not args[-1][0]:  # torch's rule gives a gradient that nobody asks for
+            return (None, *result[1:])
         return result
 
     def _viewed(self, given: Tensor, result: Tensor) -> Tensor:
