@@ -463,7 +463,7 @@ class Fingerprints:
             if kinds[place] is not tuple or not is_sizes(value):
                 values[place] = self._special(value, module, reading)
         parameters, buffers = attributes["_parameters"], attributes["_buffers"]
-        parts = [type(module), attributes["training"], names, kinds, len(parameters), len(buffers), *values]
+        parts = [type(module), module.training, names, kinds, len(parameters), len(buffers), *values]
         for entries in (parameters, buffers):
             for name, tensor in original_items(entries) if entries else ():
                 parts += (name, None if tensor is None else self._held(tensor, reading))

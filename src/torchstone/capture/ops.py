@@ -44,8 +44,8 @@ class OpSchema:
 def schema_of(op: OpOverload | HigherOrderOperator) -> OpSchema:
     """Look an op up; a higher-order op has no schema and only a name."""
     if isinstance(op, HigherOrderOperator):
-        return OpSchema(name=op_name(op), argument_names=(), defaults={}, written=(),
-                        renews_its_input=False, resizes=False, returns=1, gives_views=False, reads_values=True)  # fmt: skip
+        return OpSchema(name=op_name(op), argument_names=(), defaults={}, written=(), renews_its_input=False,
+                        resizes=False, returns=1, gives_views=False, reads_values=True)  # fmt: skip
     arguments = op._schema.arguments
     return OpSchema(
         name=op_name(op),

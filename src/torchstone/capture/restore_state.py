@@ -135,7 +135,7 @@ def modules_kept(modules: list[nn.Module], *, real: bool) -> Iterator[None]:
     buffers = (
         [buffer for module in modules for buffer in module._buffers.values() if buffer is not None] if real else []
     )
-    values = [(buffer, buffer.detach().clone()) for buffer in buffers]
+    values = [(buffer, buffer._version, buffer.detach().clone()) for buffer in buffers]
     try:
         yield
     finally:
@@ -143,8 +143,10 @@ def modules_kept(modules: list[nn.Module], *, real: bool) -> Iterator[None]:
         for parameter, gradient in gradients:
             if parameter.grad is not gradient:
                 parameter.grad = gradient
-        for buffer, value in values:
-            if not torch.equal(buffer, value):  # batch norm updates its statistics without raising their version
+        for buffer, version, value in values:
+            # Batch norm updates its statistics without raising their version; sparse tensors cannot be compared.
+            same = torch.equal(buffer, value) if buffer.layout is torch.strided else buffer._version == version
+            if not same:
                 with torch.no_grad():
                     buffer.copy_(value)
 

@@ -263,7 +263,8 @@ class Run:
     def _stand_for(self, tensor: Tensor, held: Tensor) -> None:
         """Let a stand-in have the number and the memory of the tensor that a module holds."""
         self._tensors.mark_like(held, tensor)
-        self._tensors.lifetimes.stands_at(storage_pointer(held), self._tensors.storage_of[self._tensors.number_of(held)])
+        storage = self._tensors.storage_of[self._tensors.number_of(held)]
+        self._tensors.lifetimes.stands_at(storage_pointer(held), storage)
 
     def _find_gradients(self) -> None:
         """Which tensors a backward pass left as gradients of parameters."""

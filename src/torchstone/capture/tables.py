@@ -343,10 +343,13 @@ class TensorColumns:
             specs=tuple(self.known.specs[spec] for spec in order),
             spec_of=tuple([order[spec] for spec in specs]),
             storage_of=tuple([self.storage_of[number] for number in recorded]),
-            external=tuple([
-                one if one.tensor not in self._gone else structs.replace(one, lasts=False)
-                for one in self._external if one.tensor in kept
-            ]),  # fmt: skip
+            external=tuple(
+                [
+                    one if one.tensor not in self._gone else structs.replace(one, lasts=False)
+                    for one in self._external
+                    if one.tensor in kept
+                ]
+            ),
             gradients=dict(self.gradients),
         )
 
