@@ -139,7 +139,7 @@ class _Catches(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         try:
-            return self.inner(x)  # type: ignore[no-any-return]
+            return self.inner(x)
         except ValueError:
             pass
         return x.repeat(10)
@@ -251,6 +251,8 @@ def test_assigned_data_are_the_memory_of_what_was_assigned() -> None:
 
 class _Replaces(nn.Module):
     """A buffer that grows, as a cache of its own may: what stood in its place before is freed."""
+
+    seen: Tensor
 
     def __init__(self) -> None:
         super().__init__()

@@ -107,7 +107,8 @@ def test_a_sparse_buffer_is_captured_on_real_tensors_too() -> None:
 @pytest.mark.parametrize("inner", [False, True])
 def test_a_compiled_module_costs_what_the_module_inside_does(*, inner: bool) -> None:
     plain = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4)).eval()
-    compiled = nn.Sequential(torch.compile(plain)).eval() if inner else torch.compile(plain)
+    compiled: nn.Module = torch.compile(plain)  # type: ignore[assignment]
+    compiled = nn.Sequential(compiled).eval() if inner else compiled
     trace = capture(compiled, torch.ones(2, 8))
 
     assert trace.failure is None
@@ -124,7 +125,7 @@ class _Noted(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.profiler.record_function("linear"):
-            return self.linear(x)  # type: ignore[no-any-return]
+            return self.linear(x)
 
 
 def test_the_handle_of_a_profiler_has_no_size_that_counts() -> None:
