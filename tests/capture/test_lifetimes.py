@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
+from torch.utils.checkpoint import checkpoint
 
 from torchstone.capture import capture, lifetimes
 from torchstone.capture import reuse as reuse_module
@@ -131,6 +132,182 @@ def test_the_allocator_gives_out_what_was_observed(width: int, *, backward: bool
     found = _observed(capture(copy.deepcopy(model), inputs, "fake", backward=backward))
     measured = _allocated(model, inputs, backward=backward)
     assert found.peak_bytes - found.before_bytes == pytest.approx(measured, rel=0.02)
+
+
+class _Raises(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        large = x.repeat(10)
+        msg = f"not with {large.shape}"
+        raise ValueError(msg)
+
+
+class _Catches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = _Raises()
+
+    def forward(self, x: Tensor) -> Tensor:
+        try:
+            return self.inner(x)
+        except ValueError:
+            pass
+        return x.repeat(10)
+
+
+@pytest.mark.parametrize("mode", ["fake", "meta", "cpu"])
+def test_an_error_that_the_model_catches_keeps_no_tensors_alive(mode: str) -> None:
+    size = 100 * _BYTES
+    found = _observed(capture(_Catches(), (torch.zeros(100),), mode))
+    assert found == EagerMemory(before_bytes=size, peak_bytes=11 * size)
+
+
+@pytest.mark.parametrize("mode", ["fake", "cpu"])
+def test_a_checkpoint_gives_back_what_it_computed_again(mode: str) -> None:
+    class Checkpointed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = _stack(5)
+
+        def forward(self, x: Tensor) -> Tensor:
+            for block in self.blocks.children():
+                # Each recomputation ends with an error.
+                x = checkpoint(block, x, use_reentrant=False, preserve_rng_state=False)
+            return x
+
+    torch.manual_seed(0)
+    model, inputs = Checkpointed(), (torch.randn(40, 32),)
+    found = _observed(capture(copy.deepcopy(model), inputs, mode, backward=True))
+    measured = _allocated(model, inputs, backward=True)
+    assert found.peak_bytes - found.before_bytes == pytest.approx(measured, rel=0.01)
+
+
+class _HoldsViews(nn.Module):
+    """A table of its own, and views of it that were made before the run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.zeros(50, 8)
+        self.rows = list(self.table.unbind(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for row in self.rows:
+            x = x + row
+        return x
+
+
+@pytest.mark.parametrize("mode", ["fake", "meta", "cpu"])
+def test_views_that_code_brings_along_are_one_piece_of_memory(mode: str) -> None:
+    trace = capture(_HoldsViews(), (torch.zeros(8),), mode)
+    before, row = 50 * 8 * _BYTES + 8 * _BYTES, 8 * _BYTES
+    assert _observed(trace) == EagerMemory(before_bytes=before, peak_bytes=before + 2 * row)
+    assert price(trace).peak.total_bytes == before + 2 * row
+
+
+class _ReadsData(nn.Module):
+    """`tensor.data` is a view that torch makes without an op."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(64, 64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x @ self.weight.data
+        return y.data @ self.weight.data
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("mode", ["fake", "meta", "cpu"])
+def test_the_data_of_a_tensor_are_its_own_memory(mode: str, layers: int) -> None:
+    model = nn.Sequential(*(_ReadsData() for _ in range(layers)))
+    trace = capture(model, (torch.zeros(1, 64),), mode)
+    before = layers * 64 * 64 * _BYTES + 64 * _BYTES
+    rows = 64 * _BYTES * (2 if layers == 1 else 3)  # what a layer was given, y and the result
+    assert _observed(trace) == EagerMemory(before_bytes=before, peak_bytes=before + rows)
+    assert price(trace).peak.total_bytes == before + 2 * 64 * _BYTES
+
+
+class _WritesOut(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        small = torch.empty(0)
+        torch.add(x, 1, out=small)
+        grown = x * 2
+        grown.resize_(300)
+        return small + grown[: small.shape[0]]
+
+
+@pytest.mark.parametrize("mode", ["fake", "cpu"])
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_memory_that_an_op_resizes_has_its_new_size(mode: str) -> None:
+    size = 100 * _BYTES
+    trace = capture(_WritesOut(), (torch.zeros(100),), mode)
+    assert _observed(trace) == EagerMemory(before_bytes=size, peak_bytes=6 * size)
+    assert price(trace).peak.total_bytes == 6 * size
+
+
+def test_assigned_data_are_the_memory_of_what_was_assigned() -> None:
+    class Assigns(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = x + 1
+            y.data = y.repeat(10)
+            y.data = y.data[:100].clone()
+            return y * 2
+
+    size = 100 * _BYTES
+    trace = capture(Assigns(), (torch.zeros(100),), "fake")
+    assert _observed(trace) == EagerMemory(before_bytes=size, peak_bytes=12 * size)
+    assert price(trace).peak.total_bytes == 12 * size
+
+
+class _Replaces(nn.Module):
+    """A buffer that grows, as a cache of its own may: what stood in its place before is freed."""
+
+    seen: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(90))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen = torch.cat([self.seen, x])
+        return x + self.seen.sum()
+
+
+class _KeepsWhatItReplaces(_Replaces):
+    def forward(self, x: Tensor) -> Tensor:
+        before = self.seen
+        self.seen = torch.cat([before, x])
+        x = x + self.seen.sum()
+        self.seen = before
+        return x
+
+
+@pytest.mark.parametrize("layers", [1, 5])
+@pytest.mark.parametrize("mode", ["fake", "meta"])
+def test_a_buffer_that_the_model_replaces_is_freed(mode: str, layers: int) -> None:
+    model, inputs = nn.Sequential(*(_Replaces() for _ in range(layers))), (torch.zeros(10),)
+    trace = capture(model, inputs, mode)
+    before = (layers * 90 + 10) * _BYTES
+    grown = layers * 10 * _BYTES  # by then, the others have grown
+    last = _observed(trace)
+    assert last.before_bytes == before
+    assert last.peak_bytes <= before + grown + 90 * _BYTES + 3 * 10 * _BYTES
+    assert price(trace).peak.total_bytes <= last.peak_bytes
+    assert [tensor is model[0].seen for tensor in model[0].buffers()] == [True]
+    assert model[0].seen.shape == (90,)
+
+
+@pytest.mark.parametrize("mode", ["fake", "meta", "cpu"])
+def test_a_buffer_that_the_model_puts_back_is_held(mode: str) -> None:
+    trace = capture(_KeepsWhatItReplaces(), (torch.zeros(10),), mode)
+    before = 100 * _BYTES
+    assert _observed(trace) == EagerMemory(before_bytes=before, peak_bytes=before + 100 * _BYTES + 11 * _BYTES)
+
+
+def test_a_batch_norm_that_needs_no_gradient_of_its_input_makes_none() -> None:
+    model, inputs = nn.BatchNorm1d(64), (torch.randn(37, 64),)
+    fake, real = (capture(copy.deepcopy(model), inputs, mode, backward=True) for mode in ("fake", "cpu"))
+    assert _observed(fake) == _observed(real)
+    assert price(fake).totals == price(real).totals
 
 
 def test_memory_of_unknown_size_is_not_guessed() -> None:

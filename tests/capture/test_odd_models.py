@@ -74,3 +74,72 @@ def test_a_nested_input_is_refused_with_the_way_out(layout: torch.layout) -> Non
 
     with pytest.raises(CaptureError, match=r"nested tensor.*pad it"):
         capture(nn.Linear(2, 2), nested)
+
+
+class _NestsInside(nn.Module):
+    def __init__(self, layout: torch.layout) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+        self.layout = layout
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = torch.nested.nested_tensor([x[:1], x[1:]], layout=self.layout)
+        return torch.nested.to_padded_tensor(self.linear(rows), 0.0)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
+@pytest.mark.parametrize("layout", [torch.jagged, torch.strided])
+def test_a_model_that_nests_tensors_inside_is_refused_with_the_way_out(layout: torch.layout) -> None:
+    with pytest.raises(CaptureError, match=r"the model makes a nested tensor.*padded tensors and a mask"):
+        capture(_NestsInside(layout), torch.ones(3, 2))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+def test_a_sparse_buffer_is_captured_on_real_tensors_too() -> None:
+    model = SparseProduct()
+    table = price(capture(model, torch.ones(16, 4), "cpu"))
+
+    assert table.unpriced == {"aten.mm.default": 1}
+    assert torch.equal(model.matrix.to_dense(), torch.eye(16))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated")
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_compiled_module_costs_what_the_module_inside_does(*, inner: bool) -> None:
+    plain = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4)).eval()
+    compiled: nn.Module = torch.compile(plain)  # type: ignore[assignment]
+    compiled = nn.Sequential(compiled).eval() if inner else compiled
+    trace = capture(compiled, torch.ones(2, 8))
+
+    assert trace.failure is None
+    assert price(trace).totals.flops == price(capture(plain, torch.ones(2, 8))).totals.flops
+    assert not any(module.training for module in trace.modules)
+
+
+class _Noted(nn.Module):
+    """The handle of a profiler's record is an object of torch's C++ side, as packed weights are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.profiler.record_function("linear"):
+            return self.linear(x)
+
+
+def test_the_handle_of_a_profiler_has_no_size_that_counts() -> None:
+    table = price(capture(_Noted(), torch.ones(2, 8)))
+
+    assert table.peak.unsized == 0
+    assert not any("unknown size" in note for note in table.notes)
+
+
+@pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated")
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_packed_weights_of_a_list_are_of_unknown_size() -> None:
+    quantized = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.LSTM(8, 8, 2)), {nn.LSTM}, dtype=torch.qint8)
+    table = price(capture(quantized, torch.ones(3, 1, 8)))
+
+    assert set(table.unpriced) == {"aten.quantized_lstm.input"}
+    assert table.peak.unsized == 2  # layers

@@ -91,6 +91,7 @@ def _capture(model: nn.Module, inputs: object, mode: str, *, reuse: bool, backwa
         run, used, reason = _run_auto(attempt, about.materialise)
     else:
         run, used, reason = _run_in(attempt, wanted, about.materialise)
+    _refuse_nested(run)
     provenance = Provenance(
         model=about.model or class_path(type(model)),
         mode=used.value,
@@ -132,6 +133,17 @@ def _refuse_unobservable(tree: ModuleTree, inputs: Inputs) -> None:
         msg = (
             f"one of the inputs is a nested tensor ({str(nested[0].layout).removeprefix('torch.')}), whose rows have "
             "no common shape; pad it to one shape and pass a mask"
+        )
+        raise CaptureError(msg)
+
+
+def _refuse_nested(run: Run) -> None:
+    """Refuse a model that works with nested tensors inside: nothing can look into one, so that torch ends the run."""
+    words = str(run.error) if run.error is not None else ""
+    if "NestedTensor" in words or "NestedInt" in words:
+        msg = (
+            "the model makes a nested tensor, whose rows have no common shape, so that its ops cannot be recorded; let "
+            f"it work on padded tensors and a mask (torch: {words.splitlines()[0][:100]})"
         )
         raise CaptureError(msg)
 

@@ -28,9 +28,22 @@ _HOLDERS = ("_parameters", "_buffers")
 class Exchanged(dict[str, Any]):
     """What a module holds, each tensor exchanged when it is looked at: most are never looked at."""
 
-    __slots__ = ("exchange",)
+    __slots__ = ("exchange", "let_go")
 
     exchange: Exchange
+    let_go: Callable[[Tensor], None]
+
+    def __setitem__(self, name: str, tensor: Any) -> None:
+        before = super().get(name)
+        super().__setitem__(name, tensor)
+        if before is not None and before is not tensor:
+            self.let_go(before)
+
+    def __delitem__(self, name: str) -> None:
+        before = super().get(name)
+        super().__delitem__(name)
+        if before is not None:
+            self.let_go(before)
 
     def __getitem__(self, name: str) -> object:
         tensor = super().__getitem__(name)
@@ -53,14 +66,22 @@ class Exchanged(dict[str, Any]):
 
 
 @contextmanager
-def exchanged(modules: list[nn.Module], exchange: Exchange) -> Iterator[None]:
-    """While open, each parameter and buffer of the modules is what `exchange` makes of it."""
+def exchanged(modules: list[nn.Module], exchange: Exchange, let_go: Callable[[Tensor], None]) -> Iterator[None]:
+    """While open, each parameter and buffer of the modules is what `exchange` makes of it.
+
+    `let_go` is told each of those before that no module holds any more, because another one took its place.
+    """
     before = [(vars(module), name, vars(module)[name]) for module in modules for name in _HOLDERS]
+
+    def replaced(tensor: Tensor) -> None:
+        if not any(tensor is one for attributes, name, _ in before for one in dict.values(attributes[name])):
+            let_go(tensor)
+
     try:
         for attributes, name, entries in before:
             if entries:
                 attributes[name] = held = Exchanged(entries)
-                held.exchange = exchange
+                held.exchange, held.let_go = exchange, replaced
         yield
     finally:
         for attributes, name, entries in before:
@@ -442,7 +463,7 @@ class Fingerprints:
             if kinds[place] is not tuple or not is_sizes(value):
                 values[place] = self._special(value, module, reading)
         parameters, buffers = attributes["_parameters"], attributes["_buffers"]
-        parts = [type(module), attributes["training"], names, kinds, len(parameters), len(buffers), *values]
+        parts = [type(module), module.training, names, kinds, len(parameters), len(buffers), *values]
         for entries in (parameters, buffers):
             for name, tensor in original_items(entries) if entries else ():
                 parts += (name, None if tensor is None else self._held(tensor, reading))

@@ -128,7 +128,8 @@ class Lifetimes:
         self._before_bytes = 0
         self._sizes: dict[int, int] = {}  # by storage number
         self._holders: dict[int, int] = {}  # how many storage objects stand for each storage that is alive
-        self._watched: dict[int, tuple[ref[UntypedStorage], int]] = {}  # by id of the reference, which must live
+        self._watched: dict[int, tuple[ref[UntypedStorage], int, int]] = {}  # by id of the reference, which must live
+        self._places: dict[int, int] = {}  # by pointer: the storages that are alive
         self._when_dead = self._died
         self._unknown = 0
 
@@ -140,27 +141,53 @@ class Lifetimes:
         """Bytes of a storage that was seen."""
         return self._sizes.get(storage)
 
-    def born(self, tensor: Tensor, storage: int, size: int | None = None) -> ref[UntypedStorage] | None:
-        """A tensor has memory that was not seen before; its size is that of the storage object unless it is given.
-
-        Gives a reference to the memory, or None for a layout without plain memory.
-        """
+    def born(self, tensor: Tensor, storage: int, size: int | None = None) -> None:
+        """A tensor has memory that was not seen before; its size is that of the storage object unless it is given."""
         try:
             memory = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):  # sparse and other layouts without plain memory
             self._unknown += 1
-            return None
+            return
         self._holders[storage] = self._holders.get(storage, 0) + 1
         if self._holders[storage] == 1:
             self._begin(storage, memory.nbytes() if size is None else size)
-        reference = ref(memory, self._when_dead)
-        self._watched[id(reference)] = (reference, storage)
-        return reference
+        self._watch(memory, storage)
 
-    def lasts(self, storage: int, size: int) -> None:
-        """Memory that was not seen before is there to the end."""
-        self._holders[storage] = 1
-        self._begin(storage, size)
+    def _watch(self, memory: UntypedStorage, storage: int) -> None:
+        reference, pointer = ref(memory, self._when_dead), memory._cdata
+        self._watched[id(reference)] = (reference, storage, pointer)
+        self._places[pointer] = storage
+
+    def storage_at(self, pointer: int | None) -> int | None:
+        """The storage that is alive at a place, if it was seen."""
+        return None if pointer is None else self._places.get(pointer)
+
+    def stands_at(self, pointer: int | None, storage: int) -> None:
+        """The memory of a stand-in, which lives as long as the capture does, is that of a storage."""
+        if pointer is not None:
+            self._places[pointer] = storage
+
+    def measure_again(self, tensor: Tensor) -> None:
+        """An op may have given the memory of a tensor another size."""
+        try:
+            memory = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            return
+        storage = self._places.get(memory._cdata)
+        if storage is None or not self._holders[storage] or memory.nbytes() == self._sizes[storage]:
+            return
+        old_size, old_block = self._sizes[storage], self._blocks.get(storage)
+        self._begin(storage, memory.nbytes())  # the new memory is there before the old is given back
+        self._live_bytes -= old_size
+        self._give_back(old_block)
+
+    def lasts(self, storage: int, memory: UntypedStorage) -> None:
+        """Memory is there to the end; it may have been seen before, through another tensor."""
+        self._holders[storage] = self._holders.get(storage, 0) + 1
+        if self._holders[storage] > 1:
+            return
+        self._places[memory._cdata] = storage
+        self._begin(storage, memory.nbytes())
 
     def _begin(self, storage: int, size: int) -> None:
         self._sizes[storage] = size
@@ -169,18 +196,33 @@ class Lifetimes:
         if self._allocator is not None:
             self._blocks[storage] = self._allocator.allocate(size)
 
+    def let_go(self, storage: int, stand_in: Tensor | None) -> None:
+        """Memory that was to last goes with the tensor that stands for it, or is gone if there is none."""
+        if stand_in is None:
+            self._free(storage)
+        else:
+            self._watch(stand_in.untyped_storage(), storage)
+
     def _died(self, reference: ref[UntypedStorage]) -> None:
         """A storage object is gone."""
         watched = self._watched.pop(id(reference), None)
         if watched is None:  # the capture is over
             return
-        storage = watched[1]
+        _, storage, pointer = watched
+        if self._places.get(pointer) == storage:
+            del self._places[pointer]
+        self._free(storage)
+
+    def _free(self, storage: int) -> None:
+        """One of those who hold a storage is gone."""
         self._holders[storage] -= 1
         if not self._holders[storage]:
             self._live_bytes -= self._sizes[storage]
-            block = self._blocks.pop(storage, None)
-            if block is not None and self._allocator is not None:
-                self._allocator.free(block)
+            self._give_back(self._blocks.pop(storage, None))
+
+    def _give_back(self, block: _Block | None) -> None:
+        if block is not None and self._allocator is not None:
+            self._allocator.free(block)
 
     def start(self) -> None:
         """What is alive now was there before the first op."""

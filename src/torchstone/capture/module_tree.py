@@ -357,7 +357,7 @@ class ModuleTree:
             if buffers
             else (),
             other_paths=tuple(self.other_paths[number]) if number in self.other_paths else (),
-            training=own["training"],
+            training=module.training,  # an attribute, or a property: what torch.compile gives asks the module inside
             container=type(module) in _CONTAINERS,
         )
 

@@ -34,6 +34,7 @@ class OpSchema:
     defaults: dict[str, object]
     written: tuple[str, ...]  # arguments changed in place
     renews_its_input: bool  # changes the shape or strides of its input in place, as squeeze_ does
+    resizes: bool  # may give the memory that it writes to another size
     returns: int  # values that it gives
     gives_views: bool  # of what it is given, by what its schema says
     reads_values: bool  # its result, or the result's shape, is read from the values of a tensor
@@ -61,8 +62,8 @@ def schema_of(op: OpOverload | HigherOrderOperator) -> OpSchema:
 
 def _read_schema(op: OpOverload | HigherOrderOperator) -> OpSchema:
     if isinstance(op, HigherOrderOperator):
-        return OpSchema(name=op_name(op), argument_names=(), defaults={}, written=(),
-                        renews_its_input=False, returns=1, gives_views=False, reads_values=True)  # fmt: skip
+        return OpSchema(name=op_name(op), argument_names=(), defaults={}, written=(), renews_its_input=False,
+                        resizes=False, returns=1, gives_views=False, reads_values=True)  # fmt: skip
     arguments = op._schema.arguments
     return OpSchema(
         name=op_name(op),
@@ -70,6 +71,7 @@ def _read_schema(op: OpOverload | HigherOrderOperator) -> OpSchema:
         defaults={argument.name: argument.default_value for argument in arguments if argument.has_default_value()},
         written=tuple(argument.name for argument in arguments if argument.alias_info and argument.alias_info.is_write),
         renews_its_input=torch.Tag.inplace_view in op.tags,
+        resizes=op_name(op).startswith("aten.resize_") or any(argument.is_out for argument in arguments),
         returns=len(op._schema.returns),
         gives_views=any(one.alias_info is not None for one in op._schema.returns),
         reads_values=any(tag in op.tags for tag in _READS_VALUES),
@@ -166,14 +168,29 @@ class OpColumns:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedOp:
-    """The op that raised."""
+_ORIGIN = "_torchstone_origin"
 
-    error: BaseException
-    op: str
-    arguments: str
-    module_call: int
+
+@dataclass(slots=True, kw_only=True)
+class Origin:
+    """The op and the module call that an error came from."""
+
+    run: object
+    op: str = ""
+    arguments: str = ""
+    module_call: int = -1
+
+
+def origin_of(error: BaseException, run: object) -> Origin:
+    """Where an error of a run came from, noted at the error itself.
+
+    A model may catch it. Whoever holds an error holds its frames, and with them every tensor of their variables.
+    """
+    noted = vars(error)
+    origin = noted.get(_ORIGIN)
+    if not isinstance(origin, Origin) or origin.run is not run:
+        origin = noted[_ORIGIN] = Origin(run=run)
+    return origin
 
 
 def nodes_so_far() -> int:
@@ -223,7 +240,7 @@ class OpRecorder(KernelOpMode):
         self.value_reads = 0  # calls so far whose result was read from the values of a tensor
         self.owner_of_backward: Callable[[], int] | None = None  # the module call behind the autograd node running
         self.lines_of_nodes: LinesOfNodes | None = None  # where a backward pass is to follow
-        self.failed: FailedOp | None = None
+        self.run = object()  # stands for this run at its errors
 
     def run_op(self, func: Any, args: OpArguments, kwargs: OpKeywords) -> object:
         """Run an op in the world of this capture, and record it."""
@@ -236,8 +253,8 @@ class OpRecorder(KernelOpMode):
         try:
             result = world.execute(func, args, kwargs, None if schema.written else call)
         except BaseException as error:
-            self.failed = FailedOp(error=error, op=schema.name, arguments=self._show(schema, args, kwargs),
-                                   module_call=self.current_call)  # fmt: skip
+            origin = origin_of(error, self.run)
+            origin.op, origin.arguments = schema.name, self._show(schema, args, kwargs)
             raise
         if schema.reads_values and not world.reads_are_repeatable and reads_values(func, schema, args):
             self.value_reads += 1
@@ -248,6 +265,8 @@ class OpRecorder(KernelOpMode):
         else:
             if schema.written or not schema.argument_names:  # of a higher-order op it is not known what it writes
                 tensors.forget_looks(given.tensors)
+                for tensor in given.tensors if schema.resizes else ():
+                    tensors.lifetimes.measure_again(tensor)
                 call = None  # an op that writes may change the looks of what it was given
             looks, outputs, lasting = self._number_outputs(schema, (given.tensors, inputs), result, call)
             call = call if lasting else None
@@ -328,8 +347,10 @@ class OpRecorder(KernelOpMode):
         storages.pop(None, None)
         for tensor, spec in zip(made.tensors, made.numbers, strict=True):
             if tensors.is_known(tensor) and not schema.renews_its_input:
-                yield tensors.number_of(tensor)
-                continue
+                number = tensors.number_of(tensor)
+                if not schema.resizes or tensors.has_shape(number, tensor):
+                    yield number
+                    continue
             pointer = storage_pointer(tensor)
             storage = storages.get(pointer)
             if storage is None:

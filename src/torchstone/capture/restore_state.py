@@ -14,10 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
 
 from torchstone.capture.describe import Describer
-from torchstone.capture.tables import forget_looks
+from torchstone.capture.tables import renew
 from torchstone.capture.tensor_modes import RealWorld, StandInWorld
 
 _MOST_UNSEEN = 2_000_000  # objects that captures recorded since the last look for garbage among all objects
@@ -161,15 +160,15 @@ def _data_of(tensor: Tensor) -> Tensor:
 
 def _assign_data(tensor: Tensor, data: Tensor) -> None:
     _DATA.__set__(tensor, data)
-    forget_looks(tensor)
+    renew(tensor)
 
 
 def _watch_looks() -> Callable[[], object]:
-    FakeTensor.data = property(_data_of, _assign_data)  # type: ignore[assignment]
-    return lambda: delattr(FakeTensor, "data")
+    Tensor.data = property(_data_of, _assign_data)  # type: ignore[assignment]
+    return lambda: delattr(Tensor, "data")
 
 
-# What a fake tensor looked like is forgotten when its `data` are assigned: torch tells no mode.
+# A tensor whose `data` are assigned is another one with other looks: torch tells no mode.
 LOOKS_WATCHED = WhileAny(_watch_looks)
 
 
@@ -202,7 +201,7 @@ def modules_kept(modules: list[nn.Module], *, real: bool) -> Iterator[None]:
     buffers = (
         [buffer for module in modules for buffer in module._buffers.values() if buffer is not None] if real else []
     )
-    values = [(buffer, buffer.detach().clone()) for buffer in buffers]
+    values = [(buffer, buffer._version, buffer.detach().clone()) for buffer in buffers]
     try:
         yield
     finally:
@@ -210,8 +209,10 @@ def modules_kept(modules: list[nn.Module], *, real: bool) -> Iterator[None]:
         for parameter, gradient in gradients:
             if parameter.grad is not gradient:
                 parameter.grad = gradient
-        for buffer, value in values:
-            if not torch.equal(buffer, value):  # batch norm updates its statistics without raising their version
+        for buffer, version, value in values:
+            # Batch norm updates its statistics without raising their version; sparse tensors cannot be compared.
+            same = torch.equal(buffer, value) if buffer.layout is torch.strided else buffer._version == version
+            if not same:
                 with torch.no_grad():
                     buffer.copy_(value)
 

@@ -119,6 +119,10 @@ class Rows:
         constants = self.tensors.constants(extent.tensors)
         if constants and not self._written_in_code(extent).issuperset(constants):
             return None
+        storage_of, first = self.tensors.storage_of, extent.start.storage
+        shared = {storage_of[one] for one in self.tensors.views(extent.tensors) if storage_of[one] < first}
+        if not shared.issubset(map(storage_of.__getitem__, external)):
+            return None
         touched: set[int] = set()
         touched.update(*ops.inputs[extent.ops.start : extent.ops.stop])
         touched.update(*ops.outputs[extent.ops.start : extent.ops.stop])

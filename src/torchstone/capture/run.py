@@ -14,10 +14,17 @@ from torchstone.capture.describe import Describer
 from torchstone.capture.fingerprint import exchanged
 from torchstone.capture.folding import fold
 from torchstone.capture.module_tree import ModuleTree
-from torchstone.capture.ops import LinesOfNodes, Met, OpColumns, OpRecorder, nodes_so_far
+from torchstone.capture.ops import LinesOfNodes, Met, OpColumns, OpRecorder, nodes_so_far, origin_of
 from torchstone.capture.restore_state import LOOKS_WATCHED, inputs_in, modules_kept, one_thread, process_kept
 from torchstone.capture.reuse import Replayed, Reuse
-from torchstone.capture.tables import CallColumns, DescribedCalls, TensorColumns, argument_names, describe_arguments
+from torchstone.capture.tables import (
+    CallColumns,
+    DescribedCalls,
+    TensorColumns,
+    argument_names,
+    describe_arguments,
+    storage_pointer,
+)
 from torchstone.capture.tensor_modes import RealWorld, StandInWorld
 from torchstone.foreign import foreign_code, printable
 from torchstone.record.module import ModuleSignature
@@ -206,7 +213,6 @@ class Run:
             self._tensors.lifetimes.simulate_allocator()
         self._held_numbers: dict[int, int] = {}  # id of each parameter and buffer as the model holds it -> its number
         self._stand_ins: dict[int, Tensor] = {}  # by id: what runs in the place of plain ones among these
-        self._failing: tuple[BaseException, int] | None = None  # the last error, and the innermost call it came from
 
     def execute(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Run the model; an exception it raises is kept, not passed on."""
@@ -238,7 +244,7 @@ class Run:
     def _number_held_tensors(self, kept: ExitStack) -> None:
         """Number parameters and buffers as the model holds them, then let it hold what this world has for them."""
         self._held_numbers = self._tensors.number_held(self._tree.held_tensors(), self._world.exchanges)
-        kept.enter_context(exchanged(self._tree.modules, self._held_as))
+        kept.enter_context(exchanged(self._tree.modules, self._held_as, self._let_go))
 
     def _held_as(self, tensor: Tensor) -> Tensor:
         """What a parameter or buffer is in this world, with the number of the original."""
@@ -247,12 +253,26 @@ class Run:
             return known
         if isinstance(self._world, StandInWorld) and id(tensor) in self._tensors.exchanged:
             held = self._stand_ins[id(tensor)] = self._world.hold_plain(tensor)
-            self._tensors.mark_like(held, tensor)
+            self._stand_for(tensor, held)
             return held
         held = self._world.hold(tensor)
         if held is not tensor and not self._tensors.is_known(held):
-            self._tensors.mark_like(held, tensor)
+            self._stand_for(tensor, held)
         return held
+
+    def _let_go(self, tensor: Tensor) -> None:
+        """The model put something else in the place of what a module held, which then dies as any tensor does."""
+        number = self._held_numbers.get(id(tensor))
+        if number is None:
+            return
+        self._stand_ins.pop(id(tensor), None)
+        self._tensors.let_go(number, self._world.forget(tensor))
+
+    def _stand_for(self, tensor: Tensor, held: Tensor) -> None:
+        """Let a stand-in have the number and the memory of the tensor that a module holds."""
+        self._tensors.mark_like(held, tensor)
+        storage = self._tensors.storage_of[self._tensors.number_of(held)]
+        self._tensors.lifetimes.stands_at(storage_pointer(held), storage)
 
     def _find_gradients(self) -> None:
         """Which tensors a backward pass left as gradients of parameters."""
@@ -298,8 +318,9 @@ class Run:
             if self._backward is not None:
                 self._backward.attribute(begun, made, row)
         except BaseException as error:
-            if self._failing is None or self._failing[0] is not error:
-                self._failing = (error, row)
+            origin = origin_of(error, recorder.run)
+            if origin.module_call < 0:
+                origin.module_call = row
             raise
         finally:
             recorder.current_call = outer
@@ -354,14 +375,13 @@ class Run:
         return self._reuse.off.notes() if self._reuse is not None else ()
 
     def _failure(self) -> Failure | None:
-        if self.error is None:
+        if self.error is None or self._raised is None:
             return None
-        row = self._failing[1] if self._failing is not None and self._failing[0] is self._raised else -1
-        failed = self._recorder.failed
-        by_op = failed is not None and failed.error is self._raised
+        origin = origin_of(self._raised, self._recorder.run)
+        row = origin.module_call
         return failure_of(
             self.error,
             module=self._tree.paths[self._calls.modules[row]] if row >= 0 else "",
-            op=failed.op if failed is not None and by_op else "",
-            arguments=failed.arguments if failed is not None and by_op else "",
+            op=origin.op,
+            arguments=origin.arguments,
         )

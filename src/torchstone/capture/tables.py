@@ -11,7 +11,7 @@ from weakref import ref
 
 import msgspec
 import torch
-from torch import Tensor, UntypedStorage, nn
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from torchstone.capture.describe import Describer, spec_of, stored_bytes, tensors_inside
@@ -153,10 +153,10 @@ class TensorColumns:
         self.gradients: dict[int, int] = {}  # parameter -> what the backward pass left for it
         self._external: list[ExternalTensor] = []
         self._constants: list[int] = []  # those of the external ones that the code brought along
+        self._gone: set[int] = set()  # those of the external ones that the model replaced
+        self._views: list[int] = []  # those of known memory that no op made
         self._marked: list[ref[Tensor]] = []  # tensors that may outlive the capture and must lose their mark
         self.lifetimes = Lifetimes()
-        # By place: the number, and whether the memory is still that; None for memory that outlives the capture.
-        self._external_storages: dict[int, tuple[int, ref[UntypedStorage] | None]] = {}
 
     def __len__(self) -> int:
         return self._count
@@ -180,7 +180,9 @@ class TensorColumns:
     def forget_looks(self, tensors: Iterable[Tensor]) -> None:
         """These tensors may not look as they did."""
         for tensor in tensors:
-            forget_looks(tensor)
+            columns, number, spec, _ = getattr(tensor, _MARK, _UNMARKED)
+            if spec is not None:
+                setattr(tensor, _MARK, (columns, number, None, False))
 
     def number_of(self, tensor: Tensor) -> int:
         """The number of a tensor; one never seen before is a constant that the code brought along."""
@@ -193,6 +195,11 @@ class TensorColumns:
         inside = () if type(tensor) in _PLAIN else tensors_inside(tensor)
         if inside and all(self.is_known(part) for _, part in inside):  # made by ops on its parts: no memory of its own
             return self.add(tensor, self.storage_of[self.number_of(inside[0][1])])
+        shared = self.lifetimes.storage_at(storage_pointer(tensor))
+        if shared is not None:  # torch makes some views without an op: `tensor.data`, and those that code made before
+            self._views.append(number := self.add(tensor, shared))
+            self._marked.append(ref(tensor))
+            return number
         return self.add_external(tensor, kind="constant", name="")
 
     def numbers_of(self, tensors: list[Tensor]) -> list[int] | None:
@@ -214,15 +221,10 @@ class TensorColumns:
     def add_external(self, tensor: Tensor, *, kind: str, name: str) -> int:
         """Give a number to a tensor that no recorded op made."""
         plain = type(tensor) in _PLAIN
-        pointer = storage_pointer(tensor)
-        known = self._external_storages.get(pointer) if pointer else None
-        if known is not None and (known[1] is None or known[1]() is not None):
-            storage = known[0]
-        else:
+        storage = self.lifetimes.storage_at(storage_pointer(tensor))
+        if storage is None:
             storage = self.new_storage()
-            memory = self.lifetimes.born(tensor, storage, None if plain else stored_bytes(tensor))
-            if pointer and kind != "constant" and memory is not None:
-                self._external_storages[pointer] = (storage, memory)
+            self.lifetimes.born(tensor, storage, None if plain else stored_bytes(tensor))
         number = self.add(tensor, storage)
         self._external.append(ExternalTensor(tensor=number, kind=kind, name=name))
         if kind == "constant":
@@ -256,14 +258,10 @@ class TensorColumns:
 
     def _add_lasting(self, tensor: Tensor, kind: str, name: str) -> int:
         memory = tensor.untyped_storage()
-        pointer = memory._cdata
-        shared = self._external_storages.get(pointer)
-        if shared is None:
+        storage = self.lifetimes.storage_at(memory._cdata)
+        if storage is None:
             storage = self.new_storage()
-            self.lifetimes.lasts(storage, memory.nbytes())
-            self._external_storages[pointer] = (storage, None)
-        else:
-            storage = shared[0]
+        self.lifetimes.lasts(storage, memory)
         number = self._count
         self._count += 1
         self.spec_of[number] = self.exchanged[id(tensor)] = self.known.spec_number(tensor)
@@ -271,6 +269,11 @@ class TensorColumns:
         self._external.append(ExternalTensor(tensor=number, kind=kind, name=name))
         self._lasting.append(tensor)
         return number
+
+    def let_go(self, number: int, stand_in: Tensor | None) -> None:
+        """What a module held lasts only as long as the code that still uses it."""
+        self._gone.add(number)
+        self.lifetimes.let_go(self.storage_of[number], stand_in)
 
     def _add_inside(self, part: Tensor, storage: int, name: str) -> None:
         """Give a number to a tensor that another one is made of: the memory is that of the whole."""
@@ -309,6 +312,10 @@ class TensorColumns:
         self.lifetimes.born(tensor, storage)
         return self.add(tensor, storage, spec)
 
+    def has_shape(self, number: int, tensor: Tensor) -> bool:
+        """Whether a tensor has the shape with which its number was given."""
+        return tensor.shape == self.known.specs[self.spec_of[number]].shape
+
     def new_storage(self) -> int:
         """A number for memory not seen before."""
         self.num_storages += 1
@@ -332,8 +339,11 @@ class TensorColumns:
 
     def constants(self, numbers: range) -> list[int]:
         """The tensors among these that code brought along."""
-        first = bisect_left(self._constants, numbers.start)
-        return self._constants[first : bisect_left(self._constants, numbers.stop)]
+        return _among(self._constants, numbers)
+
+    def views(self, numbers: range) -> list[int]:
+        """The tensors among these that are views of known memory which no op made."""
+        return _among(self._views, numbers)
 
     def describer(self, layer: int | None = None) -> Describer:
         """A describer that writes devices as this run does."""
@@ -361,16 +371,27 @@ class TensorColumns:
             specs=tuple(self.known.specs[spec] for spec in order),
             spec_of=tuple([order[spec] for spec in specs]),
             storage_of=tuple([self.storage_of[number] for number in recorded]),
-            external=tuple([one for one in self._external if one.tensor in kept]),
+            external=tuple(
+                [
+                    one if one.tensor not in self._gone else msgspec.structs.replace(one, lasts=False)
+                    for one in self._external
+                    if one.tensor in kept
+                ]
+            ),
             gradients=dict(self.gradients),
         )
 
 
-def forget_looks(tensor: Tensor) -> None:
-    """From now on, a tensor may not look as it did."""
-    columns, number, spec, _ = getattr(tensor, _MARK, _UNMARKED)
-    if spec is not None:
-        setattr(tensor, _MARK, (columns, number, None, False))
+def renew(tensor: Tensor) -> None:
+    """From now on, a tensor is another one: it was given other data."""
+    columns = getattr(tensor, _MARK, _UNMARKED)[0]
+    if columns is not None:
+        delattr(tensor, _MARK)
+        columns.number_of(tensor)
+
+
+def _among(sorted_numbers: list[int], numbers: range) -> list[int]:
+    return sorted_numbers[bisect_left(sorted_numbers, numbers.start) : bisect_left(sorted_numbers, numbers.stop)]
 
 
 def without(numbers: Sequence[int], left_out: Sequence[range]) -> list[int]:

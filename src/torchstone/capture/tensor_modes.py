@@ -47,6 +47,7 @@ _ALIGNMENT_BYTES = 16  # of the rows of a grouped matmul
 _CONVOLUTION = torch.ops.aten.convolution.default
 _VIEW = torch.ops.aten.view.default
 _BATCH_NORM = torch.ops.aten.native_batch_norm.default
+_BATCH_NORM_BACKWARD = torch.ops.aten.native_batch_norm_backward.default
 _COPY = torch.ops.aten._to_copy.default
 _DECOMPOSED_ATTENTION = torch.ops.aten._safe_softmax.default
 
@@ -75,6 +76,10 @@ class World:
 
     def ran_as(self, tensor: Tensor) -> Tensor:
         """What an op that was given this tensor was run on: a view of that is a view of the tensor."""
+        return tensor
+
+    def forget(self, tensor: Tensor) -> Tensor | None:
+        """Let go of what stands for a tensor here, and give it; None where nothing does."""
         return tensor
 
 
@@ -209,6 +214,11 @@ class StandInWorld(World):
         known = self._substitutes.get(id(tensor))
         return tensor if known is None else known[1]
 
+    def forget(self, tensor: Tensor) -> Tensor | None:
+        """Let go of what stands for a tensor here, and give it; None where nothing does."""
+        known = self._substitutes.pop(id(tensor), None)
+        return None if known is None else known[1]
+
     def _forgetting(self, tensor: Tensor) -> ref[Tensor]:
         """A reference that does not keep the tensor alive, and takes its stand-in along when it dies."""
         number = id(tensor)
@@ -263,6 +273,10 @@ class StandInWorld(World):
         written = schema_of(op).written
         if not all(map(self.is_stand_in, tensors)):
             args, kwargs = self._all_unknown(op, args, kwargs)
+            if schema_of(op).resizes:
+                result = self.run_unknown(op, args, kwargs)
+                self._resize(tensors)
+                return result
         if op is _GROUPED_MM and args[0].dtype is not torch.bfloat16:
             return self._run_grouped_mm(op, args, kwargs)
         if self.assumed is not None and not written:
@@ -318,6 +332,13 @@ class StandInWorld(World):
             pointer = storage_pointer(tensor)
             if not self.is_stand_in(tensor) and pointer is not None:
                 self._unknown[pointer] = ref(tensor.untyped_storage(), partial(self._forget_memory, pointer))
+
+    def _resize(self, tensors: list[Tensor]) -> None:
+        """Give real memory the size to which an op, such as one with `out=`, brought its stand-in."""
+        for tensor in tensors:
+            made = self.ran_as(tensor)
+            if made is not tensor and made.shape != tensor.shape:
+                tensor.resize_(made.shape)
 
     def _forget_memory(self, pointer: int, _gone: object) -> None:
         """The memory is gone, and its place may be given again."""
@@ -465,6 +486,8 @@ class FakeWorld(StandInWorld):
             return self._viewed(args[0], result)
         if op is _BATCH_NORM and not args[0].is_contiguous():
             return (self._normalised(args[0], result[0]), *result[1:])
+        if op is _BATCH_NORM_BACKWARD and not args[-1][0]:  # torch's rule gives a gradient that nobody asks for
+            return (None, *result[1:])
         return result
 
     def _viewed(self, given: Tensor, result: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ class Ends(Record, frozen=True, kw_only=True):
     names: dict[int, str]  # those that were there before the first op
     sizes: dict[int, int]  # as far as the tensors that were there reach
     weights: frozenset[int]
+    replaced: frozenset[int]  # those in whose place the model put others while it ran
     kept: frozenset[int]  # those that the model gives back, and the gradients of its parameters
     gradients: frozenset[int]
     caches_in: frozenset[int]
@@ -42,6 +43,7 @@ def find_ends(trace: Trace) -> Ends:
     names: dict[int, str] = {}
     sizes: dict[int, int] = {}
     weights: set[int] = set()
+    lasting: set[int] = set()
     for external in table.external:
         tensor, kind = external.tensor, external.kind
         storage, extent = table.storage_of[tensor], extents[table.spec_of[tensor]] or 0
@@ -51,6 +53,8 @@ def find_ends(trace: Trace) -> Ends:
             sizes[storage] = extent
         if kind in _WEIGHTS:
             weights.add(storage)
+        if external.lasts:
+            lasting.add(storage)
     states = {table.storage_of[one.tensor] for one in own_states(trace, table)}
     kept, caches_out, caches_in = _given_and_made(trace)
     if caches_in and not caches_out:
@@ -62,6 +66,7 @@ def find_ends(trace: Trace) -> Ends:
         names=names,
         sizes=sizes,
         weights=frozenset(weights - states),
+        replaced=frozenset(names.keys() - lasting),
         kept=frozenset(kept) | gradients,
         gradients=gradients,
         caches_in=frozenset(caches_in | states),

@@ -90,7 +90,7 @@ def lives_of(trace: Trace, storages: Storages) -> Lives:
     used = set(storages.names).union(*storages.read, *storages.made)
     for storage in storages.names:
         first[storage] = -1
-        if storage not in storages.cache_inputs:
+        if storage not in storages.cache_inputs and storage not in storages.replaced:
             last[storage] = end
     for storage in storages.kept:
         last[storage] = end

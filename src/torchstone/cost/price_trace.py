@@ -30,7 +30,7 @@ from torchstone.record.cost import (
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
-from torchstone.record.value import Opaque
+from torchstone.record.value import Items, Opaque, Value
 from torchstone.units import many, show_bytes
 
 _USUAL = Conventions()
@@ -82,11 +82,16 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
 def _packed(trace: Trace, calls: Mapping[int, int]) -> int:
     """How often an op is given an object of torch's C++ side, as quantized layers keep their weights in."""
     return sum(
-        calls[number]
+        calls[number] * sum(map(_objects_in, (one.value for one in found.arguments)))
         for number, found in enumerate(trace.recorded_ops.signatures)
-        for one in found.arguments
-        if type(one.value) is Opaque and one.value.class_name == _PACKED
+        if found.input_specs or found.output_specs  # without any it notes something, as a profiler's record does
     )
+
+
+def _objects_in(value: Value) -> int:
+    if isinstance(value, Items):
+        return sum(map(_objects_in, value.items))
+    return int(isinstance(value, Opaque) and value.class_name == _PACKED)
 
 
 _Result = tuple[Price, PricedSignature | str]

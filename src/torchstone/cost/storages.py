@@ -20,6 +20,7 @@ class Storages(Record, frozen=True, kw_only=True):
     kept: frozenset[int]  # those that the model gives back, and the gradients of its parameters
     gradients: frozenset[int]
     cache_inputs: frozenset[int]  # caches that came in
+    replaced: frozenset[int]  # weights in whose place the model put others
     unknown: int  # tensors whose size is not known; they count as nothing
     read: list[tuple[int, ...]]  # by op call: where its inputs lie
     made: list[tuple[int, ...]]  # by op call: where its outputs lie
@@ -68,6 +69,7 @@ def storages_of(short: Short) -> Storages:
         kept=ends.kept,
         gradients=ends.gradients,
         cache_inputs=ends.caches_in - left_out,
+        replaced=ends.replaced - left_out,
         unknown=_unknown(short),
         read=[tuple(map(place, tensors)) for tensors in trace.ops.inputs],
         made=[tuple(map(place, tensors)) for tensors in trace.ops.outputs],

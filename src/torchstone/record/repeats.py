@@ -200,7 +200,7 @@ class Expansion:
             self._add_external(one, self._tensor(one.tensor))
 
     def _add_external(self, like: ExternalTensor, tensor: int) -> None:
-        changed = like if like.tensor == tensor else ExternalTensor(tensor=tensor, kind=like.kind, name=like.name)
+        changed = like if like.tensor == tensor else msgspec.structs.replace(like, tensor=tensor)
         self._external.append(changed)
         self._external_numbers.append(tensor)
 

@@ -167,6 +167,7 @@ class ExternalTensor(Record, frozen=True, kw_only=True):
     tensor: int
     kind: str  # parameter, buffer, input, constant
     name: str  # the parameter's path, the input's name, or where the constant was first seen
+    lasts: bool = True  # False: the model put another one in its place while it ran
 
 
 class Tensor(Record, frozen=True, kw_only=True):
