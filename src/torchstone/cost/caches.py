@@ -20,7 +20,8 @@ from torchstone.record.trace import Trace
 from torchstone.record.value import Entries, Fields, Items, Value
 
 _HOLD_TOKENS = frozenset(("keys", "values", "indexer_keys"))  # [..., tokens, width]
-_COUNTERS = ("int", "uint", "bool")  # element types of lengths and positions, which are no part of what is kept
+_COUNTS = ("int64", "uint64", "bool")  # element types of lengths, positions and masks, which are not kept
+_BYTES = ("int8", "uint8")  # quantized values, as those of other integers are where they have a row for each token
 _CROSS = "cross_attention_cache"
 _TOKEN_RANK = 3
 _VALUES = "values"
@@ -191,7 +192,7 @@ def _numbered(trace: Trace, spots: Iterator[_Spot | None], tensors: Sequence[int
     found = [
         (spot, tensor)
         for spot, tensor in zip(spots, tensors, strict=False)
-        if spot is not None and not spot.spec.dtype.startswith(_COUNTERS)
+        if spot is not None and not _is_counter(spot.spec)
     ]
     if not found:
         return []
@@ -204,6 +205,13 @@ def _numbered(trace: Trace, spots: Iterator[_Spot | None], tensors: Sequence[int
         one = _Kept(path=spot.path, tensor=tensor, spec=spec, layer=layer, kind=kind)
         kept.setdefault((table.storage_of[tensor], spec.storage_offset), one)
     return list(kept.values())
+
+
+def _is_counter(spec: TensorSpec) -> bool:
+    """Whether it counts or marks tokens, instead of keeping something of them."""
+    if "int" not in spec.dtype or spec.dtype in _COUNTS:
+        return spec.dtype in _COUNTS
+    return len(spec.shape) < (_TOKEN_RANK - 1 if spec.dtype in _BYTES else _TOKEN_RANK)
 
 
 def _kind(spot: _Spot) -> CachePartKind:

@@ -71,7 +71,7 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
         msg = f"{name} returned no cache after the prefill, so it has no decode phase; drop --phase"
         raise ModelInputsError(msg)
     empty_closed_windows(cache)
-    _recast(cache, _dtype_of(context.model))
+    _Recast(_dtype_of(context.model)).parts(cache)
     set_lengths(cache, cached)
     builder = InputBuilder(context.options.seed)
     _add_step(builder, prefill, context, ids_name, cached)
@@ -110,7 +110,7 @@ def _sound_shape(context: InputContext, tokens: int) -> tuple[int, int, int]:
 
 def _add_sound(builder: InputBuilder, context: InputContext, cache: object) -> None:
     """The sound of the new token, and what the encoder keeps of the sound before it."""
-    _recast(cache, _dtype_of(context.model))
+    _Recast(_dtype_of(context.model)).parts(cache)
     shape = _sound_shape(context, _NEW_TOKENS)
     builder.floats(_SOUND, shape, "random sound of the new token, embedded as a prompt's sound is")
     builder.add_value(_ENCODER_CACHE, cache, f"{type(cache).__name__} filled with the sound of the tokens before")
@@ -231,21 +231,28 @@ def _run_really(arguments: Mapping[str, object], context: InputContext, blueprin
     kept = (*_CACHES, _ENCODER_CACHE, "encoder_last_hidden_state")
     left: dict[str, object] = {name: getattr(output, name, None) for name in kept}
     for holder in (left, *(value for name, value in arguments.items() if name in _CACHES)):
-        _without_values(holder, set())
+        _without_values(holder, {})
     for module in runner.modules():
         own = vars(module)
-        own.update({name: _without_values(one, set()) for name, one in own.items() if isinstance(one, torch.Tensor)})
+        own.update({name: _without_values(one, {}) for name, one in own.items() if isinstance(one, torch.Tensor)})
     _copy_states(runner, context.model)
     return SimpleNamespace(**left)
 
 
-def _without_values(holder: object, met: set[int]) -> object:
-    """A tensor on the meta device; of anything else, the tensors inside it are exchanged for such, in place."""
-    if isinstance(holder, torch.Tensor):
-        return holder.to("meta", torch.bfloat16 if holder.is_floating_point() else holder.dtype)
-    if isinstance(holder, type) or id(holder) in met:
+def _without_values(holder: object, met: dict[int, tuple[object, object]]) -> object:
+    """A tensor on the meta device; of anything else, the tensors inside it are exchanged for such, in place.
+
+    `met` has each object that was met, and what stands for it: a tensor in two places stays one.
+    """
+    if isinstance(holder, type):
         return holder
-    met.add(id(holder))
+    if id(holder) in met:
+        return met[id(holder)][1]
+    if isinstance(holder, torch.Tensor):
+        found = holder.to("meta", torch.bfloat16 if holder.is_floating_point() else holder.dtype)
+        met[id(holder)] = (holder, found)
+        return found
+    met[id(holder)] = (holder, holder)
     if isinstance(holder, list):
         holder[:] = [_without_values(value, met) for value in holder]
     elif isinstance(holder, tuple) and type(holder) is tuple:
@@ -291,7 +298,7 @@ def _copy_states(runner: nn.Module, model: nn.Module) -> None:
         own = vars(model.get_submodule(name))
         for attribute, value in vars(source).items():
             if isinstance(value, torch.Tensor) and attribute in own and own[attribute] is None:
-                own[attribute] = _recast_value(value, _dtype_of(model))
+                own[attribute] = _Recast(_dtype_of(model)).value(value)
 
 
 def _bfloat16_copy(blueprint: Blueprint, context: InputContext) -> nn.Module:
@@ -311,27 +318,40 @@ def _dtype_of(model: nn.Module) -> torch.dtype:
     return next(parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
 
 
-def _recast(holder: object, dtype: torch.dtype) -> None:
-    """Give every bfloat16 tensor inside a cache the model's own dtype, and each tensor its own memory, in place."""
-    if isinstance(holder, list):
-        holder[:] = [_recast_value(value, dtype) for value in holder]
-        return
-    attributes = holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})
-    if isinstance(holder, type):
-        return
-    for name, value in list(attributes.items()):
-        attributes[name] = _recast_value(value, dtype)
+class _Recast:
+    """Gives every bfloat16 tensor inside a cache the model's own dtype, and each tensor its own memory, in place.
 
+    A tensor that stands in two places, such as one row for keys and values, stays one.
+    """
 
-def _recast_value(value: object, dtype: torch.dtype) -> object:
-    if isinstance(value, torch.Tensor):
-        return _alone(value.to(dtype) if value.dtype == torch.bfloat16 else value)
-    if isinstance(value, torch.dtype):
-        return dtype if value == torch.bfloat16 else value
-    if type(value) is tuple:
-        return tuple(_recast_value(part, dtype) for part in value)
-    _recast(value, dtype)
-    return value
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+        self._known: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by id; the old one lives as long as its id
+
+    def parts(self, holder: object) -> None:
+        """Exchange the tensors that an object has, however deep."""
+        if isinstance(holder, list):
+            holder[:] = [self.value(value) for value in holder]
+            return
+        if isinstance(holder, type):
+            return
+        attributes = holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})
+        for name, value in list(attributes.items()):
+            attributes[name] = self.value(value)
+
+    def value(self, value: object) -> object:
+        """What stands in the place of a value; of anything but tensors, dtypes and tuples, the same object."""
+        if isinstance(value, torch.Tensor):
+            if id(value) not in self._known:
+                cast = value.to(self._dtype) if value.dtype == torch.bfloat16 else value
+                self._known[id(value)] = (value, _alone(cast))
+            return self._known[id(value)][1]
+        if isinstance(value, torch.dtype):
+            return self._dtype if value == torch.bfloat16 else value
+        if type(value) is tuple:
+            return tuple(map(self.value, value))
+        self.parts(value)
+        return value
 
 
 def _alone(tensor: torch.Tensor) -> torch.Tensor:
