@@ -185,7 +185,7 @@ class Formats(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The number formats that memory is priced in; None: as captured."""
 
     weights: str | None = None  # of matrices that are multiplied with; biases, norms and embeddings stay
-    only: tuple[str, ...] = ()  # patterns of names, layer numbers left open: the matrices that have the format; (): all
+    only: tuple[str, ...] = ()  # patterns of names, layer numbers left open or not: the matrices that have it; (): all
     kv_cache: str | None = None
     activations: str | None = None
     source: str = ""  # where the formats come from: the options, or the checkpoint
