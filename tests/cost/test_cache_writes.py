@@ -142,3 +142,13 @@ def test_keys_that_are_their_own_values_are_kept_once() -> None:
     assert table.cache is not None
     assert any(layer.keys is layer.values for layer in cache.layers)
     assert table.cache.size_bytes == sum({id(one): one.nbytes for one in held}.values())
+
+
+def test_a_decoder_attends_to_the_output_of_its_encoder_that_it_asks_for() -> None:
+    """PP-FormulaNet attends to the pooled output, not to the last hidden state."""
+    options = InputOptions(phase="decode", batch_size=_BATCH, cache_len=_TOKENS)
+    table = price(capture(*load("tiny:pp_formulanet", options=options)))
+    skipped = [one.path for one in table.modules if one.path.endswith("encoder_attn") and not one.flops]
+    assert skipped == []
+    assert table.cache is not None
+    assert table.traffic.compulsory.read_bytes[Category.KV_CACHE] == table.cache.size_bytes

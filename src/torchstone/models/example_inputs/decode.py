@@ -1,6 +1,7 @@
 """The decode phase: one new token for each sequence, and a cache filled by the tokens before it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from inspect import signature
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache
 from transformers.modeling_outputs import BaseModelOutput
+from transformers.utils import ModelOutput
 
 from torchstone.errors import InputError, ModelInputsError
 from torchstone.foreign import foreign_code
@@ -31,6 +33,7 @@ from torchstone.units import many
 
 DECODE = "decode"
 _CACHES = ("past_key_values", "cache_params", "state")
+_ENCODED = "torchstone_encoder_output"
 _ENCODER_CACHE = "encoder_past_key_values"
 _SOUND = "encoder_inputs_embeds"
 _HEARS_WHILE_IT_WRITES = ("voxtral_realtime",)  # each token is written beside a piece of sound
@@ -82,7 +85,7 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
     builder.add_value(cache_name, cache, f"{type(cache).__name__} filled with {many(cached, 'token')}{same}{room}")
     encoded = getattr(output, "encoder_last_hidden_state", None)
     if encoded is not None and "encoder_outputs" in context.parameters:
-        given = _EncoderOutput(last_hidden_state=encoded.to(_dtype_of(context.model)))
+        given = _encoder_output(encoded, getattr(output, _ENCODED, None), _dtype_of(context.model))
         builder.add_value("encoder_outputs", given, "reused from the prefill")
     if "use_cache" in arguments:
         builder.kwargs["use_cache"] = True
@@ -195,7 +198,7 @@ def _run_prefill(arguments: Mapping[str, object], context: InputContext, bluepri
     runner = _bfloat16_copy(blueprint, context) if device.type == "meta" else context.model
     given = {name: _moved(value, device, _dtype_of(runner)) for name, value in arguments.items()}
     # whatever the model raises, there is no cache to continue with
-    with foreign_code() as ran, quiet_and_offline(), torch.no_grad(), _ChecksPass():
+    with foreign_code() as ran, quiet_and_offline(), torch.no_grad(), _ChecksPass(), _encoder_watched(runner) as seen:
         output = runner(**given)
     if ran.error is not None:
         if device.type == "meta" and _is_small(context.model) and context.options.cache in (None, *_OWN_CACHES):
@@ -203,7 +206,38 @@ def _run_prefill(arguments: Mapping[str, object], context: InputContext, bluepri
         raise _failed(context, ran.error) from ran.error
     if runner is not context.model:
         _copy_states(runner, context.model)
+    if isinstance(output, ModelOutput):
+        setattr(output, _ENCODED, seen)
     return output
+
+
+@contextmanager
+def _encoder_watched(runner: Any) -> Iterator[list[ModelOutput]]:
+    """What an encoder gives, of which a model gives back the last hidden state alone."""
+    seen: list[ModelOutput] = []
+
+    def note(_module: nn.Module, _given: object, output: object) -> None:
+        if isinstance(output, ModelOutput):
+            seen[:] = [output]
+
+    encoder = runner.get_encoder() if runner.config.is_encoder_decoder else runner
+    hook = encoder.register_forward_hook(note) if isinstance(encoder, nn.Module) and encoder is not runner else None
+    try:
+        yield seen
+    finally:
+        if hook is not None:
+            hook.remove()
+
+
+def _encoder_output(encoded: torch.Tensor, seen: Sequence[ModelOutput] | None, dtype: torch.dtype) -> ModelOutput:
+    """The output of an encoder for its decoder, which may attend to another one than the last hidden state."""
+    found = {"last_hidden_state": encoded}
+    for output in seen or ():
+        found |= {
+            name: value for name, value in output.items() if isinstance(value, torch.Tensor) and name not in found
+        }
+    found = {name: value.to(dtype) if value.is_floating_point() else value for name, value in found.items()}
+    return type(seen[0])(**found) if seen and len(found) > 1 else _EncoderOutput(**found)
 
 
 def _failed(context: InputContext, error: Exception) -> ModelInputsError:
@@ -224,12 +258,13 @@ def _run_really(arguments: Mapping[str, object], context: InputContext, blueprin
     What it leaves is handed over without values: the form of a cache does not depend on them.
     """
     runner = build(blueprint, device="cpu", seed=context.options.seed)
-    with foreign_code() as ran, quiet_and_offline(), torch.no_grad():  # as above: it is the model's own code
+    # as above: it is the model's own code
+    with foreign_code() as ran, quiet_and_offline(), torch.no_grad(), _encoder_watched(runner) as seen:
         output = runner(**arguments)
     if ran.error is not None:
         raise _failed(context, ran.error) from ran.error
     kept = (*_CACHES, _ENCODER_CACHE, "encoder_last_hidden_state")
-    left: dict[str, object] = {name: getattr(output, name, None) for name in kept}
+    left: dict[str, object] = {name: getattr(output, name, None) for name in kept} | {_ENCODED: seen}
     for holder in (left, *(value for name, value in arguments.items() if name in _CACHES)):
         _without_values(holder, {})
     for module in runner.modules():
