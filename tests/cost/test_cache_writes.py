@@ -152,3 +152,29 @@ def test_a_decoder_attends_to_the_output_of_its_encoder_that_it_asks_for() -> No
     assert skipped == []
     assert table.cache is not None
     assert table.traffic.compulsory.read_bytes[Category.KV_CACHE] == table.cache.size_bytes
+
+
+class _Replaces(nn.Module):
+    """An accumulator that the step puts in the place of the old one, or writes to."""
+
+    def __init__(self, *, in_place: bool) -> None:
+        super().__init__()
+        self.in_place = in_place
+        self.recurrent_states = torch.zeros(_BATCH, _WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.in_place:
+            self.recurrent_states.copy_(0.5 * self.recurrent_states + x)
+        else:
+            self.recurrent_states = 0.5 * self.recurrent_states + x
+        return 2 * self.recurrent_states
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_states_that_are_replaced_unseen_are_named(*, in_place: bool) -> None:
+    table = _step(_Replaces(in_place=in_place), torch.randn(_BATCH, _WIDTH))
+    size = _BATCH * _WIDTH * _FLOAT
+    assert table.cache is not None
+    assert table.cache.size_bytes == size
+    assert _written(table) == (size if in_place else 0)
+    assert any("not in the bytes written" in note for note in table.notes) is not in_place

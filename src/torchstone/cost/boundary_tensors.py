@@ -55,7 +55,7 @@ def find_ends(trace: Trace) -> Ends:
     kept, caches_out, caches_in = _given_and_made(trace)
     if caches_in and not caches_out:
         caches_out = _grown(trace, caches_in, kept) | _alike(trace)
-    kept |= states & _written(trace) if states else set()
+    kept |= states & written_storages(trace) if states else set()
     gradients = frozenset(map(table.storage_of.__getitem__, table.gradients.values()))
     return Ends(
         extents=extents,
@@ -95,11 +95,11 @@ def own_states(trace: Trace, table: TensorTable) -> list[ExternalTensor]:
                 found.append(external)
             elif len(spec.shape) >= _BATCH_TOKENS_WIDTH or _KEPT_NAME.fullmatch(name):
                 larger.append(external)
-    written = _written(trace) if larger else set()
+    written = written_storages(trace) if larger else set()
     return [*found, *(one for one in larger if table.storage_of[one.tensor] in written)]
 
 
-def _written(trace: Trace) -> set[int]:
+def written_storages(trace: Trace) -> set[int]:
     """The storages that ops write to in place."""
     if not trace.recorded_ops.writes:
         return set()

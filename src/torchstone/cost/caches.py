@@ -10,7 +10,7 @@ from math import prod
 
 import msgspec
 
-from torchstone.cost.boundary_tensors import is_cache_name, own_states
+from torchstone.cost.boundary_tensors import is_cache_name, own_states, written_storages
 from torchstone.cost.registry import find_price
 from torchstone.cost.storages import Storages
 from torchstone.record.base import Record
@@ -80,7 +80,8 @@ def _blocks(tokens: int, seen: int, block: int) -> int:
 
 def cache_memory(trace: Trace, block: int | None = None) -> CacheMemory | None:
     """What the model keeps before the step, or after a prompt; None where it neither gets nor gives a cache."""
-    before, after = _before(trace), _after(trace)
+    own = _attributes(trace)
+    before, after = _before(trace, own), _after(trace)
     kept = before or after
     if not kept:
         return None
@@ -98,7 +99,14 @@ def cache_memory(trace: Trace, block: int | None = None) -> CacheMemory | None:
         parts=tuple(sorted(parts, key=lambda part: (-part.size_bytes, part.kind, part.tokens or 0))),
         block_size=block,
         head_copies=_head_copies(trace, after),
+        replaced=_replaced(trace, own),
     )
+
+
+def _replaced(trace: Trace, own: Sequence[_Kept]) -> int:
+    """How many of the tensors that modules keep are not written to, so that others take their place, if any."""
+    written = written_storages(trace) if own else set()
+    return sum(trace.tensors.storage_of[one.tensor] not in written for one in own)
 
 
 def _head_copies(trace: Trace, after: Sequence[_Kept]) -> int:
@@ -133,7 +141,7 @@ def in_blocks(trace: Trace, storages: Storages, block: int | None, tile: int | N
         return storages
     storage_of = trace.tensors.storage_of
     sizes = list(storages.sizes)
-    before = {one.path: one for one in _before(trace)}
+    before = {one.path: one for one in _before(trace, _attributes(trace))}
     for one in before.values():
         if one.tokens is not None:
             sizes[storage_of[one.tensor]] = one.size_bytes(block, tile)
@@ -148,7 +156,7 @@ def in_blocks(trace: Trace, storages: Storages, block: int | None, tile: int | N
     return msgspec.structs.replace(storages, sizes=sizes, cache_inputs=frozenset())
 
 
-def _before(trace: Trace) -> list[_Kept]:
+def _before(trace: Trace, own: list[_Kept]) -> list[_Kept]:
     if not len(trace.recorded_calls):
         return []
     root = trace.recorded_calls[0]  # the call of the root is no copy
@@ -157,7 +165,7 @@ def _before(trace: Trace) -> list[_Kept]:
         for argument in root.signature.arguments
         for one in _walk(argument.value, argument.name, inside=is_cache_name(argument.name))
     )
-    return _numbered(trace, found, root.inputs) + _attributes(trace)
+    return _numbered(trace, found, root.inputs) + own
 
 
 def _attributes(trace: Trace) -> list[_Kept]:
