@@ -8,7 +8,7 @@ from torchstone.record.base import Record
 from torchstone.record.module import ModuleCall
 from torchstone.record.tensor import ExternalTensor, TensorSpec, TensorTable
 from torchstone.record.trace import Trace
-from torchstone.record.value import Entries, Fields, Items, Value
+from torchstone.record.value import Entries, Fields, Items, Value, tensors_in
 
 _CACHE_NAME = re.compile(
     r"(encoder_)?past(_key_values?|_keys?|_kvs?|_buckets_states)?|layer_past|presents?(_key_values?)?|cache_params|mems|state"
@@ -58,8 +58,8 @@ def find_ends(trace: Trace) -> Ends:
     states = {table.storage_of[one.tensor] for one in own_states(trace, table)}
     kept, caches_out, caches_in = _given_and_made(trace)
     if caches_in and not caches_out:
-        caches_out = _grown(trace, caches_in, kept)
-    kept |= states & _written(trace) if states else set()
+        caches_out = _grown(trace, caches_in, kept) | _alike(trace)
+    kept |= states & written_storages(trace) if states else set()
     gradients = frozenset(map(table.storage_of.__getitem__, table.gradients.values()))
     return Ends(
         extents=extents,
@@ -100,11 +100,11 @@ def own_states(trace: Trace, table: TensorTable) -> list[ExternalTensor]:
                 found.append(external)
             elif len(spec.shape) >= _BATCH_TOKENS_WIDTH or _KEPT_NAME.fullmatch(name):
                 larger.append(external)
-    written = _written(trace) if larger else set()
+    written = written_storages(trace) if larger else set()
     return [*found, *(one for one in larger if table.storage_of[one.tensor] in written)]
 
 
-def _written(trace: Trace) -> set[int]:
+def written_storages(trace: Trace) -> set[int]:
     """The storages that ops write to in place."""
     if not trace.recorded_ops.writes:
         return set()
@@ -119,6 +119,41 @@ def _grown(trace: Trace, caches: set[int], kept: set[int]) -> set[int]:
     rows = (row for row, signature in enumerate(ops.signature_of) if signature in appends) if appends else ()
     made = {storage_of[ops.outputs[row][0]] for row in rows if storage_of[ops.inputs[row][0]] in caches}
     return made & kept
+
+
+def _alike(trace: Trace) -> set[int]:
+    """What is given back in the form of a cache that came in, in a result that does not name it.
+
+    A state has the form of many a tensor, so it is the last result of several that has it, as in `return y, state`.
+    """
+    root = trace.module_calls[0]
+    caches = [one.value for one in root.signature.arguments if is_cache_name(one.name)]
+    given = root.signature.output
+    results = given.items if isinstance(given, Items) else ()
+    place, found = 0, set[int]()
+    for number, result in enumerate(results):
+        tensors = [trace.tensors.storage_of[one] for one in root.outputs[place : place + len(tensors_in(result))]]
+        place += len(tensors)
+        if number and tensors and any(_has_form(result, one) for one in caches):
+            found = set(tensors)
+    return found
+
+
+def _has_form(value: Value, before: Value) -> bool:
+    """Whether two values have one structure, and their tensors one element type and one shape but for one dimension."""
+    if isinstance(value, TensorSpec) and isinstance(before, TensorSpec):
+        others = [one for one, other in zip(value.shape, before.shape, strict=False) if one != other]
+        return value.dtype == before.dtype and len(value.shape) == len(before.shape) and len(others) <= 1
+    if isinstance(value, Items) and isinstance(before, Items):
+        return len(value.items) == len(before.items) and all(map(_has_form, value.items, before.items))
+    if isinstance(value, Entries) and isinstance(before, Entries):
+        pairs = zip(value.entries, before.entries, strict=False)
+        return len(value.entries) == len(before.entries) and all(
+            name == other and _has_form(one, old) for (name, one), (other, old) in pairs
+        )
+    if isinstance(value, Fields) and isinstance(before, Fields):
+        return value.class_name == before.class_name
+    return not tensors_in(value) and not tensors_in(before)
 
 
 @cache

@@ -10,7 +10,7 @@ from math import prod
 
 import msgspec
 
-from torchstone.cost.boundary_tensors import is_cache_name, own_states
+from torchstone.cost.boundary_tensors import is_cache_name, own_states, written_storages
 from torchstone.cost.registry import find_price
 from torchstone.cost.storages import Storages
 from torchstone.record.base import Record
@@ -20,7 +20,8 @@ from torchstone.record.trace import Trace
 from torchstone.record.value import Entries, Fields, Items, Value
 
 _HOLD_TOKENS = frozenset(("keys", "values", "indexer_keys"))  # [..., tokens, width]
-_COUNTERS = ("int", "uint", "bool")  # element types of lengths and positions, which are no part of what is kept
+_COUNTS = ("int64", "uint64", "bool")  # element types of lengths, positions and masks, which are not kept
+_BYTES = ("int8", "uint8")  # quantized values, as those of other integers are where they have a row for each token
 _CROSS = "cross_attention_cache"
 _TOKEN_RANK = 3
 _VALUES = "values"
@@ -79,7 +80,8 @@ def _blocks(tokens: int, seen: int, block: int) -> int:
 
 def cache_memory(trace: Trace, block: int | None = None) -> CacheMemory | None:
     """What the model keeps before the step, or after a prompt; None where it neither gets nor gives a cache."""
-    before, after = _before(trace), _after(trace)
+    own = _attributes(trace)
+    before, after = _before(trace, own), _after(trace)
     kept = before or after
     if not kept:
         return None
@@ -97,7 +99,14 @@ def cache_memory(trace: Trace, block: int | None = None) -> CacheMemory | None:
         parts=tuple(sorted(parts, key=lambda part: (-part.size_bytes, part.kind, part.tokens or 0))),
         block_size=block,
         head_copies=_head_copies(trace, after),
+        replaced=_replaced(trace, own),
     )
+
+
+def _replaced(trace: Trace, own: Sequence[_Kept]) -> int:
+    """How many of the tensors that modules keep are not written to, so that others take their place, if any."""
+    written = written_storages(trace) if own else set()
+    return sum(trace.tensors.storage_of[one.tensor] not in written for one in own)
 
 
 def _head_copies(trace: Trace, after: Sequence[_Kept]) -> int:
@@ -132,7 +141,7 @@ def in_blocks(trace: Trace, storages: Storages, block: int | None, tile: int | N
         return storages
     storage_of = trace.tensors.storage_of
     sizes = list(storages.sizes)
-    before = {one.path: one for one in _before(trace)}
+    before = {one.path: one for one in _before(trace, _attributes(trace))}
     for one in before.values():
         if one.tokens is not None:
             sizes[storage_of[one.tensor]] = one.size_bytes(block, tile)
@@ -147,7 +156,7 @@ def in_blocks(trace: Trace, storages: Storages, block: int | None, tile: int | N
     return msgspec.structs.replace(storages, sizes=sizes, cache_inputs=frozenset())
 
 
-def _before(trace: Trace) -> list[_Kept]:
+def _before(trace: Trace, own: list[_Kept]) -> list[_Kept]:
     if not len(trace.recorded_calls):
         return []
     root = trace.recorded_calls[0]  # the call of the root is no copy
@@ -156,7 +165,7 @@ def _before(trace: Trace) -> list[_Kept]:
         for argument in root.signature.arguments
         for one in _walk(argument.value, argument.name, inside=is_cache_name(argument.name))
     )
-    return _numbered(trace, found, root.inputs) + _attributes(trace)
+    return _numbered(trace, found, root.inputs) + own
 
 
 def _attributes(trace: Trace) -> list[_Kept]:
@@ -191,7 +200,7 @@ def _numbered(trace: Trace, spots: Iterator[_Spot | None], tensors: Sequence[int
     found = [
         (spot, tensor)
         for spot, tensor in zip(spots, tensors, strict=False)
-        if spot is not None and not spot.spec.dtype.startswith(_COUNTERS)
+        if spot is not None and not _is_counter(spot.spec)
     ]
     if not found:
         return []
@@ -204,6 +213,13 @@ def _numbered(trace: Trace, spots: Iterator[_Spot | None], tensors: Sequence[int
         one = _Kept(path=spot.path, tensor=tensor, spec=spec, layer=layer, kind=kind)
         kept.setdefault((table.storage_of[tensor], spec.storage_offset), one)
     return list(kept.values())
+
+
+def _is_counter(spec: TensorSpec) -> bool:
+    """Whether it counts or marks tokens, instead of keeping something of them."""
+    if "int" not in spec.dtype or spec.dtype in _COUNTS:
+        return spec.dtype in _COUNTS
+    return len(spec.shape) < (_TOKEN_RANK - 1 if spec.dtype in _BYTES else _TOKEN_RANK)
 
 
 def _kind(spot: _Spot) -> CachePartKind:

@@ -30,7 +30,7 @@ _ALIASES = {
 }  # fmt: skip
 FORMATS = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float8_block", "int8_g128", "int4_g128",
            "mxfp8", "mxfp6", "mxfp4", "nvfp4", "bfloat8_b", "bfloat4_b")  # fmt: skip
-PUBLISHED = "as published"  # the source of formats that a checkpoint has
+PUBLISHED = "as published"  # how the source of formats that a checkpoint has begins
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 _MULTIPLIES = frozenset({Kind.MATMUL, Kind.CONVOLUTION, Kind.RECURRENT})
 _LOOKS_UP = frozenset({Kind.INDEXING})
@@ -39,9 +39,12 @@ _LOOKS_UP = frozenset({Kind.INDEXING})
 def parse_format(name: str) -> str:
     """The name of a format; other common names are understood, such as bf16 and fp8."""
     found = _ALIASES.get(name.lower(), name.lower())
-    if found in FORMATS:
+    if found in FORMATS or has_blocks(found):
         return found
-    msg = f"unknown number format {name!r}; choose from {', '.join((*FORMATS, *_ALIASES))}"
+    msg = (
+        f"unknown number format {name!r}; choose from {', '.join((*FORMATS, *_ALIASES))}, or give groups of "
+        "another size (int4_g32), or one scale for each row (int8_row)"
+    )
     raise InputError(msg)
 
 
@@ -49,12 +52,14 @@ def with_formats(trace: Trace, formats: Formats) -> Trace:
     """The same trace with the sizes of other formats; the trace itself where nothing is asked for."""
     if formats.is_as_captured:
         return trace
+    if any(fold_numbers(one) != one for one in formats.only):  # equal layers may differ in their formats
+        trace = trace.written_out()
     return _Rewriter(trace, formats).trace()
 
 
 def format_notes(trace: Trace, formats: Formats) -> tuple[str, ...]:
     """What formats that were asked for do not change, as sentences; the trace is the captured one."""
-    if formats.is_as_captured or formats.source == PUBLISHED:
+    if formats.is_as_captured or formats.source.startswith(PUBLISHED):
         return ()
     ends = find_ends(trace)
     table = trace.tensors
@@ -146,7 +151,7 @@ def matrices_of(trace: Trace, ends: Ends, only: Collection[str] = ()) -> set[int
     """The storages of weights that are multiplied with: what quantization applies to.
 
     Biases, norms and tables that are looked up in, such as embeddings, keep their format. `only` has patterns of
-    parameter names, with the numbers of layers left open.
+    parameter names, with the numbers of layers left open or not.
     """
     ops, storage_of = trace.ops, trace.tensors.storage_of
     kinds = [entry.kind if (entry := find_price(one.op)) else Kind.UNPRICED for one in ops.signatures]
@@ -160,9 +165,14 @@ def matrices_of(trace: Trace, ends: Ends, only: Collection[str] = ()) -> set[int
     large = {
         storage_of[one.tensor] for one in trace.tensors.external
         if one.kind == "parameter" and len(trace.tensors[one.tensor].spec.shape) > 1
-        and (not only or any(fnmatchcase(fold_numbers(one.name), pattern) for pattern in only))
+        and (not only or _is_named(one.name, only))
     }  # fmt: skip
     return (multiplied & ends.weights & large) - looked_up
+
+
+def _is_named(name: str, patterns: Collection[str]) -> bool:
+    folded = fold_numbers(name)
+    return any(fnmatchcase(folded, one) or fnmatchcase(name, one) for one in patterns)
 
 
 def _eager_memory(captured: Trace, rewritten: Trace) -> EagerMemory | None:

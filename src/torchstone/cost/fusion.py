@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from torchstone.cost.cache_writes import new_cache_bytes
 from torchstone.cost.shorten import FIRST, LAST, MIDDLE, Run, Short
 from torchstone.cost.storages import Storages
 from torchstone.record.base import Record
@@ -305,8 +306,7 @@ def _written(
 ) -> dict[Category, int]:
     made = storages.kept - storages.gradients - storages.names.keys()
     written = storages.by_category({storage: storages.whole_size(storage) for storage in made})
-    replaced = sum(map(storages.whole_size, storages.cache_inputs - storages.kept))
-    written[Category.KV_CACHE] = max(written[Category.KV_CACHE] - replaced, 0)
+    written[Category.KV_CACHE] = new_cache_bytes(trace, storages, made)
     written[Category.KV_CACHE] += _written_into(trace, priced, storages, times)
     if trace.recorded_ops.forward_calls < trace.size.op:
         written[Category.WEIGHTS] += _trainable_bytes(trace)

@@ -260,14 +260,20 @@ def _causal_note(conventions: Conventions, results: Sequence[tuple[Price, Priced
 
 
 def _cache_note(cache: CacheMemory | None) -> tuple[str, ...]:
-    """Said where the model's code keeps more than a server does."""
-    if cache is None or cache.head_copies == 1:
-        return ()
-    return (
-        f"the cache has each key and value head {cache.head_copies} times, as the model's code expands heads before it "
-        f"keeps them; a server that keeps each once takes {show_bytes(cache.single_heads_bytes)} "
-        f"instead of {show_bytes(cache.size_bytes)}",
-    )
+    """Said where the model's code keeps more than a server does, and where it is not known what a step leaves."""
+    notes = []
+    if cache is not None and cache.head_copies > 1:
+        notes.append(
+            f"the cache has each key and value head {cache.head_copies} times, as the model's code expands heads "
+            f"before it keeps them; a server that keeps each once takes {show_bytes(cache.single_heads_bytes)} "
+            f"instead of {show_bytes(cache.size_bytes)}"
+        )
+    if cache is not None and cache.replaced:
+        kept = many(cache.replaced, "tensor that a module keeps", "tensors that modules keep")
+        notes.append(
+            f"what a step puts in the place of {kept} as attributes is not known, and not in the bytes written"
+        )
+    return tuple(notes)
 
 
 def _notes(trace: Trace, unknown_sizes: int) -> tuple[str, ...]:

@@ -187,7 +187,7 @@ class Formats(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The number formats that memory is priced in; None: as captured."""
 
     weights: str | None = None  # of matrices that are multiplied with; biases, norms and embeddings stay
-    only: tuple[str, ...] = ()  # patterns of names, layer numbers left open: the matrices that have the format; (): all
+    only: tuple[str, ...] = ()  # patterns of names, layer numbers left open or not: the matrices that have it; (): all
     kv_cache: str | None = None
     activations: str | None = None
     source: str = ""  # where the formats come from: the options, or the checkpoint
@@ -231,6 +231,7 @@ class CacheMemory(Record, frozen=True, kw_only=True):
     parts: tuple[CachePart, ...]  # largest first
     block_size: int | None = None  # tokens in a block; None: as captured
     head_copies: int = 1  # how often each key and value head is kept: code may expand heads before it caches them
+    replaced: int = 0  # tensors that modules keep and no op writes to: what a step puts in their place is not known
 
     @property
     def size_bytes(self) -> int:

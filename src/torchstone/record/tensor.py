@@ -1,6 +1,8 @@
 """A tensor without its values: shape, element type and how it lies in memory."""
 
+import re
 from collections.abc import Sequence
+from functools import cache
 from itertools import accumulate
 from math import prod
 from operator import mul
@@ -73,12 +75,12 @@ _BLOCKS = {
     "mxfp4": Block(rows=1, columns=32, value_bits=4, scale_bits=8),
     "nvfp4": Block(rows=1, columns=16, value_bits=4, scale_bits=8),
     "float8_block": Block(rows=128, columns=128, value_bits=8, scale_bits=32),  # as DeepSeek-V3 is published
-    "int8_g128": Block(rows=1, columns=128, value_bits=8, scale_bits=16),  # one 16-bit scale for 128 values
-    "int4_g128": Block(rows=1, columns=128, value_bits=4, scale_bits=16),
     # Tiles of 32 x 32 with one exponent for each 16 values: 1088 and 576 bytes
     "bfloat8_b": Block(rows=32, columns=32, value_bits=8, scale_bits=64 * 8, padded=True),
     "bfloat4_b": Block(rows=32, columns=32, value_bits=4, scale_bits=64 * 8, padded=True),
 }
+_GROUPED = re.compile(r"int(?P<bits>[48])_(?:g(?P<group>[1-9]\d{0,5})|row)")  # int4_g128: a 16-bit scale for 128 values
+_LONGEST_ROW = 1 << 62
 _DENSE = frozenset({"strided", "_mkldnn"})  # layouts that store every element
 
 
@@ -87,15 +89,24 @@ def element_bits(dtype: str) -> int | None:
     return _ELEMENT_BITS.get(dtype)
 
 
+@cache
+def _block(name: str) -> Block | None:
+    grouped = _GROUPED.fullmatch(name)
+    if grouped is None:
+        return _BLOCKS.get(name)
+    columns = int(grouped["group"] or _LONGEST_ROW)
+    return Block(rows=1, columns=columns, value_bits=int(grouped["bits"]), scale_bits=16)
+
+
 def stored_bits(name: str) -> float | None:
     """Bits of one element of a dtype, or of a block format with its share of the scale; None where not known."""
-    block = _BLOCKS.get(name)
+    block = _block(name)
     return block.element_bits if block else element_bits(name)
 
 
 def has_blocks(name: str) -> bool:
     """Whether values of a format share scales, so that bytes depend on the form in which they are stored."""
-    return name in _BLOCKS
+    return _block(name) is not None
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -144,7 +155,7 @@ class TensorSpec(Record, frozen=True, kw_only=True, tag="tensor"):
         """Bytes of the elements alone; None where the element type or the number of stored elements is not known."""
         if self.stored_bytes is not None or not self.is_dense:
             return self.stored_bytes
-        if (block := _BLOCKS.get(self.dtype)) is not None:
+        if (block := _block(self.dtype)) is not None:
             return block.size_bytes(self.shape)
         bits = _ELEMENT_BITS.get(self.dtype)
         return None if bits is None else (self.elements * bits + 7) // 8

@@ -44,6 +44,15 @@ class Provenance(Record, frozen=True, kw_only=True):
     reused_ops: int = 0  # op calls reused from an identical module call instead of run again
 
 
+class Checkpoint(Record, frozen=True, kw_only=True):
+    """How the weights of a configuration that was read from a file are stored."""
+
+    dtype: str  # "bfloat16"; matrices that are quantized have another format
+    quantization: str = ""  # in words, with what its format does not count; "": the configuration names none
+    weights: str | None = None  # the number format of quantized matrices; None: not known
+    only: tuple[str, ...] = ()  # patterns of the names of those matrices, as `Formats` has them
+
+
 class Failure(Record, frozen=True, kw_only=True):
     """Where and how the forward pass ended early."""
 
@@ -81,6 +90,7 @@ class Trace(Document, frozen=True, kw_only=True, dict=True, weakref=True, gc=Tru
     lines: SourceLines | None = None  # None: a trace from before they were recorded, or of a file
     failure: Failure | None = None
     eager_memory: EagerMemory | None = None  # None: not observed
+    checkpoint: Checkpoint | None = None  # None: of the zoo, without a configuration, or from before it was recorded
     configuration: dict[str, int] = {}  # sizes of a transformers configuration, by the names that formulas have
     assumed: tuple[
         str, ...

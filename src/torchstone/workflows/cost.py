@@ -11,7 +11,7 @@ import msgspec
 from torchstone.errors import InputError, require_package
 from torchstone.foreign import foreign_code
 from torchstone.record.cost import Conventions, CostTable
-from torchstone.record.trace import Trace
+from torchstone.record.trace import Checkpoint, Trace
 from torchstone.workflows.model_source import ModelRequest, load_trace, saved_trace
 from torchstone.workflows.progress import SILENT, Progress
 
@@ -172,22 +172,37 @@ def _with_predictions(trace: Trace, options: PricingOptions) -> CostTable:
 def as_shipped(trace: Trace, options: PricingOptions) -> PricingOptions:
     """The options with the formats of the published checkpoint, where the trace is one of it and none are asked for."""
     from torchstone.cost.formats import PUBLISHED
-    from torchstone.models.zoo.catalogue import find_entry
 
-    entry = find_entry(trace.provenance.model)
     formats = options.conventions.formats
     table = trace.recorded_tensors
     dtypes = {table.specs[table.spec_of[one.tensor]].dtype for one in table.external if one.kind == "parameter"}
-    if entry is None or formats.weights is not None or entry.config.get("dtype") not in dtypes:
+    stored = trace.checkpoint or _of_the_zoo(trace.provenance.model)
+    if stored is None or formats.weights is not None or stored.dtype not in dtypes:
         return options
-    published = entry.quantization
+    source = PUBLISHED
+    if trace.checkpoint is not None:  # a file says what it says, and whether there is more to it is not known
+        if not stored.quantization:
+            return options
+        source = f"{PUBLISHED}: {stored.quantization}"
+        if stored.weights is None:
+            source = f"not as published: {stored.quantization} is not priced; give --weights"
     shipped = msgspec.structs.replace(
         formats,
-        weights=published.weights if published else None,
-        only=published.only if published else (),
-        source=formats.source or PUBLISHED,
+        weights=stored.weights,
+        only=stored.only,
+        source=f"{formats.source}; weights {source}" if formats.source else source,
     )
     return replace(options, conventions=msgspec.structs.replace(options.conventions, formats=shipped))
+
+
+def _of_the_zoo(model: str) -> Checkpoint | None:
+    from torchstone.models.zoo.catalogue import find_entry
+
+    entry = find_entry(model)
+    if entry is None or not isinstance(entry.config.get("dtype"), str):
+        return None
+    weights, only = (entry.quantization.weights, entry.quantization.only) if entry.quantization else (None, ())
+    return Checkpoint(dtype=str(entry.config["dtype"]), weights=weights, only=only)
 
 
 def load_priced_trace(request: CostRequest, progress: Progress = SILENT) -> Trace:

@@ -13,7 +13,7 @@ from msgspec.structs import replace as set_fields
 from torchstone.errors import InputError, ModelInputsError, UnreadableFileError, require_package
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.record.codec import load as load_record
-from torchstone.record.trace import Trace
+from torchstone.record.trace import Checkpoint, Trace
 from torchstone.workflows.capture_cache import CaptureKey, cached_capture, is_off, keep_capture
 from torchstone.workflows.code_files import watched_code
 from torchstone.workflows.progress import SILENT, Progress
@@ -165,7 +165,8 @@ def _captured(request: ModelRequest, progress: Progress, keywords: Mapping[str, 
             else lambda: load(request.model, inputs=inputs, options=request.options, device="cpu").model,
         )
         trace = capture(model, inputs, request.mode, reuse=request.reuse, backward=request.backward, about=about)
-        return set_fields(trace, configuration=_configuration(request.model, model))
+        stored = _checkpoint(request, model)
+        return set_fields(trace, configuration=_configuration(request.model, model), checkpoint=stored)
 
 
 def _configuration(name: str, model: "nn.Module") -> dict[str, int]:
@@ -176,6 +177,19 @@ def _configuration(name: str, model: "nn.Module") -> dict[str, int]:
     config = getattr(model, "config", None)
     named = parse_target(name) is None and type(config).__module__.partition(".")[0] == "transformers"
     return parameters_of(config) if named else {}
+
+
+def _checkpoint(request: ModelRequest, model: "nn.Module") -> Checkpoint | None:
+    """How the weights of a configuration in a file are stored; the catalogue knows it of models of the zoo."""
+    from torchstone.models.user_code import parse_target
+
+    is_from_file = parse_target(request.model) is None and Path(request.model).exists()
+    config = getattr(model, "config", None)
+    if config is None or not (is_from_file or request.options.pretrained):
+        return None
+    from torchstone.models.checkpoint import find_checkpoint
+
+    return find_checkpoint(model, config)
 
 
 def _with_keywords(model: "nn.Module", inputs: Inputs, keywords: Mapping[str, object]) -> Inputs:

@@ -1,6 +1,7 @@
 """The decode phase: one new token for each sequence, and a cache filled by the tokens before it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from inspect import signature
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache
 from transformers.modeling_outputs import BaseModelOutput
+from transformers.utils import ModelOutput
 
 from torchstone.errors import InputError, ModelInputsError
 from torchstone.foreign import foreign_code
@@ -31,6 +33,7 @@ from torchstone.units import many
 
 DECODE = "decode"
 _CACHES = ("past_key_values", "cache_params", "state")
+_ENCODED = "torchstone_encoder_output"
 _ENCODER_CACHE = "encoder_past_key_values"
 _SOUND = "encoder_inputs_embeds"
 _HEARS_WHILE_IT_WRITES = ("voxtral_realtime",)  # each token is written beside a piece of sound
@@ -71,7 +74,7 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
         msg = f"{name} returned no cache after the prefill, so it has no decode phase; drop --phase"
         raise ModelInputsError(msg)
     empty_closed_windows(cache)
-    _recast(cache, _dtype_of(context.model))
+    _Recast(_dtype_of(context.model)).parts(cache)
     set_lengths(cache, cached)
     builder = InputBuilder(context.options.seed)
     _add_step(builder, prefill, context, ids_name, cached)
@@ -82,7 +85,7 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
     builder.add_value(cache_name, cache, f"{type(cache).__name__} filled with {many(cached, 'token')}{same}{room}")
     encoded = getattr(output, "encoder_last_hidden_state", None)
     if encoded is not None and "encoder_outputs" in context.parameters:
-        given = _EncoderOutput(last_hidden_state=encoded.to(_dtype_of(context.model)))
+        given = _encoder_output(encoded, getattr(output, _ENCODED, None), _dtype_of(context.model))
         builder.add_value("encoder_outputs", given, "reused from the prefill")
     if "use_cache" in arguments:
         builder.kwargs["use_cache"] = True
@@ -110,7 +113,7 @@ def _sound_shape(context: InputContext, tokens: int) -> tuple[int, int, int]:
 
 def _add_sound(builder: InputBuilder, context: InputContext, cache: object) -> None:
     """The sound of the new token, and what the encoder keeps of the sound before it."""
-    _recast(cache, _dtype_of(context.model))
+    _Recast(_dtype_of(context.model)).parts(cache)
     shape = _sound_shape(context, _NEW_TOKENS)
     builder.floats(_SOUND, shape, "random sound of the new token, embedded as a prompt's sound is")
     builder.add_value(_ENCODER_CACHE, cache, f"{type(cache).__name__} filled with the sound of the tokens before")
@@ -195,7 +198,7 @@ def _run_prefill(arguments: Mapping[str, object], context: InputContext, bluepri
     runner = _bfloat16_copy(blueprint, context) if device.type == "meta" else context.model
     given = {name: _moved(value, device, _dtype_of(runner)) for name, value in arguments.items()}
     # whatever the model raises, there is no cache to continue with
-    with foreign_code() as ran, quiet_and_offline(), torch.no_grad(), _ChecksPass():
+    with foreign_code() as ran, quiet_and_offline(), torch.no_grad(), _ChecksPass(), _encoder_watched(runner) as seen:
         output = runner(**given)
     if ran.error is not None:
         if device.type == "meta" and _is_small(context.model) and context.options.cache in (None, *_OWN_CACHES):
@@ -203,7 +206,38 @@ def _run_prefill(arguments: Mapping[str, object], context: InputContext, bluepri
         raise _failed(context, ran.error) from ran.error
     if runner is not context.model:
         _copy_states(runner, context.model)
+    if isinstance(output, ModelOutput):
+        setattr(output, _ENCODED, seen)
     return output
+
+
+@contextmanager
+def _encoder_watched(runner: Any) -> Iterator[list[ModelOutput]]:
+    """What an encoder gives, of which a model gives back the last hidden state alone."""
+    seen: list[ModelOutput] = []
+
+    def note(_module: nn.Module, _given: object, output: object) -> None:
+        if isinstance(output, ModelOutput):
+            seen[:] = [output]
+
+    encoder = runner.get_encoder() if runner.config.is_encoder_decoder else runner
+    hook = encoder.register_forward_hook(note) if isinstance(encoder, nn.Module) and encoder is not runner else None
+    try:
+        yield seen
+    finally:
+        if hook is not None:
+            hook.remove()
+
+
+def _encoder_output(encoded: torch.Tensor, seen: Sequence[ModelOutput] | None, dtype: torch.dtype) -> ModelOutput:
+    """The output of an encoder for its decoder, which may attend to another one than the last hidden state."""
+    found = {"last_hidden_state": encoded}
+    for output in seen or ():
+        found |= {
+            name: value for name, value in output.items() if isinstance(value, torch.Tensor) and name not in found
+        }
+    found = {name: value.to(dtype) if value.is_floating_point() else value for name, value in found.items()}
+    return type(seen[0])(**found) if seen and len(found) > 1 else _EncoderOutput(**found)
 
 
 def _failed(context: InputContext, error: Exception) -> ModelInputsError:
@@ -224,28 +258,36 @@ def _run_really(arguments: Mapping[str, object], context: InputContext, blueprin
     What it leaves is handed over without values: the form of a cache does not depend on them.
     """
     runner = build(blueprint, device="cpu", seed=context.options.seed)
-    with foreign_code() as ran, quiet_and_offline(), torch.no_grad():  # as above: it is the model's own code
+    # as above: it is the model's own code
+    with foreign_code() as ran, quiet_and_offline(), torch.no_grad(), _encoder_watched(runner) as seen:
         output = runner(**arguments)
     if ran.error is not None:
         raise _failed(context, ran.error) from ran.error
     kept = (*_CACHES, _ENCODER_CACHE, "encoder_last_hidden_state")
-    left: dict[str, object] = {name: getattr(output, name, None) for name in kept}
+    left: dict[str, object] = {name: getattr(output, name, None) for name in kept} | {_ENCODED: seen}
     for holder in (left, *(value for name, value in arguments.items() if name in _CACHES)):
-        _without_values(holder, set())
+        _without_values(holder, {})
     for module in runner.modules():
         own = vars(module)
-        own.update({name: _without_values(one, set()) for name, one in own.items() if isinstance(one, torch.Tensor)})
+        own.update({name: _without_values(one, {}) for name, one in own.items() if isinstance(one, torch.Tensor)})
     _copy_states(runner, context.model)
     return SimpleNamespace(**left)
 
 
-def _without_values(holder: object, met: set[int]) -> object:
-    """A tensor on the meta device; of anything else, the tensors inside it are exchanged for such, in place."""
-    if isinstance(holder, torch.Tensor):
-        return holder.to("meta", torch.bfloat16 if holder.is_floating_point() else holder.dtype)
-    if isinstance(holder, type) or id(holder) in met:
+def _without_values(holder: object, met: dict[int, tuple[object, object]]) -> object:
+    """A tensor on the meta device; of anything else, the tensors inside it are exchanged for such, in place.
+
+    `met` has each object that was met, and what stands for it: a tensor in two places stays one.
+    """
+    if isinstance(holder, type):
         return holder
-    met.add(id(holder))
+    if id(holder) in met:
+        return met[id(holder)][1]
+    if isinstance(holder, torch.Tensor):
+        found = holder.to("meta", torch.bfloat16 if holder.is_floating_point() else holder.dtype)
+        met[id(holder)] = (holder, found)
+        return found
+    met[id(holder)] = (holder, holder)
     if isinstance(holder, list):
         holder[:] = [_without_values(value, met) for value in holder]
     elif isinstance(holder, tuple) and type(holder) is tuple:
@@ -291,7 +333,7 @@ def _copy_states(runner: nn.Module, model: nn.Module) -> None:
         own = vars(model.get_submodule(name))
         for attribute, value in vars(source).items():
             if isinstance(value, torch.Tensor) and attribute in own and own[attribute] is None:
-                own[attribute] = _recast_value(value, _dtype_of(model))
+                own[attribute] = _Recast(_dtype_of(model)).value(value)
 
 
 def _bfloat16_copy(blueprint: Blueprint, context: InputContext) -> nn.Module:
@@ -311,27 +353,40 @@ def _dtype_of(model: nn.Module) -> torch.dtype:
     return next(parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())
 
 
-def _recast(holder: object, dtype: torch.dtype) -> None:
-    """Give every bfloat16 tensor inside a cache the model's own dtype, and each tensor its own memory, in place."""
-    if isinstance(holder, list):
-        holder[:] = [_recast_value(value, dtype) for value in holder]
-        return
-    attributes = holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})
-    if isinstance(holder, type):
-        return
-    for name, value in list(attributes.items()):
-        attributes[name] = _recast_value(value, dtype)
+class _Recast:
+    """Gives every bfloat16 tensor inside a cache the model's own dtype, and each tensor its own memory, in place.
 
+    A tensor that stands in two places, such as one row for keys and values, stays one.
+    """
 
-def _recast_value(value: object, dtype: torch.dtype) -> object:
-    if isinstance(value, torch.Tensor):
-        return _alone(value.to(dtype) if value.dtype == torch.bfloat16 else value)
-    if isinstance(value, torch.dtype):
-        return dtype if value == torch.bfloat16 else value
-    if type(value) is tuple:
-        return tuple(_recast_value(part, dtype) for part in value)
-    _recast(value, dtype)
-    return value
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+        self._known: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by id; the old one lives as long as its id
+
+    def parts(self, holder: object) -> None:
+        """Exchange the tensors that an object has, however deep."""
+        if isinstance(holder, list):
+            holder[:] = [self.value(value) for value in holder]
+            return
+        if isinstance(holder, type):
+            return
+        attributes = holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})
+        for name, value in list(attributes.items()):
+            attributes[name] = self.value(value)
+
+    def value(self, value: object) -> object:
+        """What stands in the place of a value; of anything but tensors, dtypes and tuples, the same object."""
+        if isinstance(value, torch.Tensor):
+            if id(value) not in self._known:
+                cast = value.to(self._dtype) if value.dtype == torch.bfloat16 else value
+                self._known[id(value)] = (value, _alone(cast))
+            return self._known[id(value)][1]
+        if isinstance(value, torch.dtype):
+            return self._dtype if value == torch.bfloat16 else value
+        if type(value) is tuple:
+            return tuple(map(self.value, value))
+        self.parts(value)
+        return value
 
 
 def _alone(tensor: torch.Tensor) -> torch.Tensor:

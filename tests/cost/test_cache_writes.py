@@ -1,0 +1,180 @@
+"""What a step writes to a cache, against what the model's own code computes anew, by hand."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from torchstone.capture import capture
+from torchstone.cost import price
+from torchstone.models.inputs import InputOptions
+from torchstone.models.load_model import load
+from torchstone.record.cost import Category, CostTable
+
+_BATCH, _HEADS, _TOKENS, _HEAD, _FLOAT = 3, 2, 10, 8, 4
+_WIDTH = _HEADS * _HEAD
+_ROW = _BATCH * _HEADS * _HEAD * _FLOAT  # one token of keys, or of values
+_attend = nn.functional.scaled_dot_product_attention
+
+
+class _Decoder(nn.Module):
+    """One token, and a cache of keys and values that is exchanged as `renew` says."""
+
+    def __init__(self, renew: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.project = nn.Linear(_WIDTH, 3 * _WIDTH)
+        self.renew = renew
+
+    def forward(self, x: Tensor, past: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        query, key, value = self.project(x).view(_BATCH, 1, 3, _HEADS, _HEAD).permute(2, 0, 3, 1, 4)
+        keys, values = self.renew(past[0], key), self.renew(past[1], value)
+        return _attend(query, keys.float(), values.float()), (keys, values)
+
+
+def _append(old: Tensor, new: Tensor) -> Tensor:
+    return torch.cat([old, new], 2)
+
+
+def _roll(old: Tensor, new: Tensor) -> Tensor:
+    return torch.cat([old[:, :, 1:], new], 2)
+
+
+def _keep_the_last(old: Tensor, new: Tensor) -> Tensor:
+    return torch.cat([old, new], 2)[:, :, -_TOKENS:].contiguous()
+
+
+def _shift_and_put(old: Tensor, new: Tensor) -> Tensor:
+    shifted = torch.roll(old, -1, 2)
+    shifted[:, :, -1:] = new
+    return shifted
+
+
+def _put(old: Tensor, new: Tensor) -> Tensor:
+    return old.index_copy(2, torch.tensor([4]), new)
+
+
+def _fill_a_new_one(old: Tensor, new: Tensor) -> Tensor:
+    whole = torch.zeros(_BATCH, _HEADS, _TOKENS + 1, _HEAD)
+    whole[:, :, :-1] = old
+    whole[:, :, -1:] = new
+    return whole
+
+
+def _compute(old: Tensor, new: Tensor) -> Tensor:
+    return 0.5 * old + new
+
+
+def _step(model: nn.Module, *inputs: object) -> CostTable:
+    return price(capture(model, inputs))
+
+
+def _written(table: CostTable) -> int:
+    return table.traffic.compulsory.written_bytes[Category.KV_CACHE]
+
+
+@pytest.mark.parametrize(
+    ("renew", "rows"),
+    [(_append, 1), (_roll, 1), (_keep_the_last, 1), (_shift_and_put, 1), (_put, 1), (_fill_a_new_one, 1),
+     (_compute, _TOKENS)],
+)  # fmt: skip
+def test_a_step_writes_what_is_new_in_the_cache_that_it_gives_back(
+    renew: Callable[[Tensor, Tensor], Tensor], rows: int
+) -> None:
+    past = (torch.randn(_BATCH, _HEADS, _TOKENS, _HEAD), torch.randn(_BATCH, _HEADS, _TOKENS, _HEAD))
+    table = _step(_Decoder(renew), torch.randn(_BATCH, 1, _WIDTH), past)
+    assert _written(table) == 2 * rows * _ROW
+
+
+class _Recurs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(_WIDTH, _WIDTH)
+
+    def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        state = self.cell(x, state)
+        return state * 2, state
+
+
+def test_a_state_that_is_computed_anew_is_written_as_a_whole() -> None:
+    state = torch.randn(_BATCH, _WIDTH)
+    table = _step(_Recurs(), torch.randn(_BATCH, _WIDTH), state)
+    assert table.cache is not None
+    assert (table.cache.size_bytes, _written(table)) == (state.nbytes, state.nbytes)
+
+
+def test_the_states_of_linear_attention_are_written_in_every_step() -> None:
+    options = InputOptions(phase="decode", batch_size=_BATCH, cache_len=_TOKENS)
+    model, inputs = load("tiny:minimax", options=options)
+    states = [one for one in inputs.kwargs["past_key_values"].linear_cache if isinstance(one, Tensor)]
+    layers = [one for one in inputs.kwargs["past_key_values"].layers if one.is_initialized and one.keys.numel()]
+    rows = sum(one.keys.nbytes + one.values.nbytes for one in layers) // _TOKENS
+    assert states
+    assert _written(price(capture(model, inputs))) == sum(one.nbytes for one in states) + rows
+
+
+def test_a_cache_of_integers_is_a_cache_and_counters_are_none() -> None:
+    class Quantized(nn.Module):
+        def forward(self, x: Tensor, kv_cache: Tensor, cache_len: Tensor) -> tuple[Tensor, Tensor]:
+            kv_cache = torch.cat([kv_cache, (x * 10).round().to(torch.int8)], 2)
+            return kv_cache.float().sum(2) + cache_len, kv_cache
+
+    cache = torch.ones(_BATCH, _HEADS, _TOKENS, _HEAD, dtype=torch.int8)
+    table = _step(Quantized(), torch.randn(_BATCH, _HEADS, 1, _HEAD), cache, torch.tensor(_TOKENS))
+    assert table.cache is not None
+    assert (table.cache.size_bytes, _written(table)) == (cache.nbytes, _BATCH * _HEADS * _HEAD)
+
+
+def test_keys_that_are_their_own_values_are_kept_once() -> None:
+    options = InputOptions(phase="decode", batch_size=_BATCH, cache_len=7)
+    model, inputs = load("tiny:deepseek_v4", options=options)
+    real, _ = load("tiny:deepseek_v4", device="cpu")
+    with torch.no_grad():
+        cache = real(input_ids=torch.full((_BATCH, 7), 9), use_cache=True).past_key_values
+    held = [
+        part
+        for layer in cache.layers
+        for field in vars(layer).values()
+        for part in (field.values() if isinstance(field, dict) else [field])
+        if isinstance(part, Tensor) and part.is_floating_point()
+    ]
+    table = price(capture(model, inputs))
+    assert table.cache is not None
+    assert any(layer.keys is layer.values for layer in cache.layers)
+    assert table.cache.size_bytes == sum({id(one): one.nbytes for one in held}.values())
+
+
+def test_a_decoder_attends_to_the_output_of_its_encoder_that_it_asks_for() -> None:
+    """PP-FormulaNet attends to the pooled output, not to the last hidden state."""
+    options = InputOptions(phase="decode", batch_size=_BATCH, cache_len=_TOKENS)
+    table = price(capture(*load("tiny:pp_formulanet", options=options)))
+    skipped = [one.path for one in table.modules if one.path.endswith("encoder_attn") and not one.flops]
+    assert skipped == []
+    assert table.cache is not None
+    assert table.traffic.compulsory.read_bytes[Category.KV_CACHE] == table.cache.size_bytes
+
+
+class _Replaces(nn.Module):
+    """An accumulator that the step puts in the place of the old one, or writes to."""
+
+    def __init__(self, *, in_place: bool) -> None:
+        super().__init__()
+        self.in_place = in_place
+        self.recurrent_states = torch.zeros(_BATCH, _WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.in_place:
+            self.recurrent_states.copy_(0.5 * self.recurrent_states + x)
+        else:
+            self.recurrent_states = 0.5 * self.recurrent_states + x
+        return 2 * self.recurrent_states
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_states_that_are_replaced_unseen_are_named(*, in_place: bool) -> None:
+    table = _step(_Replaces(in_place=in_place), torch.randn(_BATCH, _WIDTH))
+    size = _BATCH * _WIDTH * _FLOAT
+    assert table.cache is not None
+    assert table.cache.size_bytes == size
+    assert _written(table) == (size if in_place else 0)
+    assert any("not in the bytes written" in note for note in table.notes) is not in_place
