@@ -310,6 +310,14 @@ def test_a_batch_norm_that_needs_no_gradient_of_its_input_makes_none() -> None:
     assert price(fake).totals == price(real).totals
 
 
+def test_the_workspace_of_a_recurrent_kernel_has_a_size_only_in_a_real_run() -> None:
+    model, inputs = nn.LSTM(64, 32, num_layers=2), (torch.zeros(37, 1, 64),)
+    fake, real = (price(capture(model, inputs, mode, backward=True)) for mode in ("fake", "cpu"))
+    assert (fake.peak.unsized, real.peak.unsized) == (2, 0)
+    assert fake.peak.total_bytes < real.peak.total_bytes
+    assert price(capture(model, inputs, "fake")).peak.unsized == 0
+
+
 def test_memory_of_unknown_size_is_not_guessed() -> None:
     class Sparse(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -1,6 +1,11 @@
+import copy
+import pickle
+
 import pytest
 import torch
+from torch import Tensor, nn
 
+from torchstone.capture import capture
 from torchstone.capture.tables import TensorColumns, storage_pointer, without
 
 
@@ -75,3 +80,27 @@ def test_numbers_in_ranges_are_left_out(left_out: list[range], left: list[int]) 
 
 def test_a_sparse_tensor_has_no_plain_memory() -> None:
     assert storage_pointer(torch.eye(2).to_sparse()) is None
+
+
+@pytest.mark.parametrize("mode", ["fake", "meta", "cpu"])
+def test_a_tensor_that_the_model_copies_with_copy_is_another_tensor(mode: str) -> None:
+    class Copies(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            first = x + 1
+            return copy.deepcopy(first).add_(first) + copy.copy(first)
+
+    trace = capture(Copies(), (torch.ones(5, 1000),), mode)
+    assert trace.failure is None
+    added, other = (
+        next(op for op in trace.ops if op.signature.op == name) for name in ("aten.add.Tensor", "aten.add_.Tensor")
+    )
+    places = trace.tensors.storage_of
+    assert places[other.inputs[0]] != places[added.outputs[0]] == places[other.inputs[1]]
+
+
+def test_what_a_model_keeps_after_a_capture_can_be_saved() -> None:
+    kept: list[Tensor] = []
+    model = nn.Linear(3, 3)
+    model.register_forward_hook(lambda _module, _given, made: kept.append(made))
+    capture(model, (torch.ones(2, 3),), "cpu")
+    assert torch.equal(pickle.loads(pickle.dumps(kept[0])), kept[0])  # noqa: S301 - written here

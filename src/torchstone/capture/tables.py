@@ -137,6 +137,10 @@ def known_descriptions(*, stand_in: bool) -> Descriptions:
     return known
 
 
+def _no_columns() -> None:
+    return None
+
+
 class TensorColumns:
     """Gives every tensor of the run a number, and every piece of memory one of its own."""
 
@@ -160,6 +164,10 @@ class TensorColumns:
 
     def __len__(self) -> int:
         return self._count
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """A copy of a tensor that models make, or save, copies its mark: it is another tensor, which has no number."""
+        return _no_columns, ()
 
     def spec_number(self, tensor: Tensor) -> int:
         """The number of a tensor's description, kept with the number of a fake tensor: most are looked at many times.

@@ -35,6 +35,7 @@ from torchstone.units import many, show_bytes
 
 _USUAL = Conventions()
 _PACKED = "torch.ScriptObject"
+_WORKSPACE = "workspace"
 _NOTHING = PricedSignature(kind=Kind.UNPRICED, reads=(), writes=())
 
 
@@ -46,7 +47,7 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
     costs = [_cost(one, result, conventions, calls[number]) for number, (one, result) in enumerate(results)]
     memory = _memory(trace, shorten(trace), priced)
     live = _live(trace, memory.live, conventions)
-    unsized = memory.unknown_sizes + _packed(trace, calls)
+    unsized = memory.unknown_sizes + _packed(trace, calls) + _workspaces(trace, calls)
     peak = msgspec.structs.replace(live.peak, unsized=unsized) if unsized else live.peak
     if trace.eager_memory is not None:  # scratch memory of kernels is in neither
         beyond = peak.total_bytes - memory.live.peak.total_bytes  # tiles and blocks
@@ -85,6 +86,19 @@ def _packed(trace: Trace, calls: Mapping[int, int]) -> int:
         calls[number] * sum(map(_objects_in, (one.value for one in found.arguments)))
         for number, found in enumerate(trace.recorded_ops.signatures)
         if found.input_specs or found.output_specs  # without any it notes something, as a profiler's record does
+    )
+
+
+def _workspaces(trace: Trace, calls: Mapping[int, int]) -> int:
+    """How often a backward op reads what its forward kept in memory of a size that only the kernel knows.
+
+    Without data torch gives such a workspace no elements; a real one has at least the gates of each step.
+    """
+    return sum(
+        calls[number]
+        for number, found in enumerate(trace.recorded_ops.signatures)
+        for one in found.arguments
+        if one.name == _WORKSPACE and isinstance(one.value, TensorSpec) and not one.value.elements
     )
 
 

@@ -54,6 +54,25 @@ def test_all_layers_and_directions_count(op: str, gates: int) -> None:
     assert found.flops > found.matmul_flops
 
 
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_fused_gru_costs_what_it_does_written_out(*, bias: bool) -> None:
+    steps, batch, width, size = 7, 2, 5, 6
+    (given,) = meta((steps, batch, width))
+    written_out = cost_of(nn.GRU(width, size, bias=bias).to("meta"), given, mode="fake").totals
+    biases = [spec(3 * size), spec(3 * size)] if bias else []
+    fused = priced(
+        "aten.gru.input",
+        several(spec(steps, batch, size)),
+        input=spec(steps, batch, width),
+        params=several(spec(3 * size, width), spec(3 * size, size), *biases),
+        has_biases=bias,
+        num_layers=1,
+        bidirectional=False,
+    )
+    assert fused.matmul_flops == written_out.matmul_flops
+    assert fused.flops == written_out.flops
+
+
 def test_a_backward_layer_costs_twice_the_forward() -> None:
     weights = {f"weight{number}": value for number, value in enumerate((spec(24, 5), spec(24, 6), spec(24), spec(24)))}
     back = {f"weight{number + 1}": value for number, value in enumerate(weights.values())}
@@ -99,5 +118,5 @@ def test_a_network_backward_costs_twice_the_forward() -> None:
 
 def test_a_fused_cell_adds_biases_and_its_gradient_is_twice_its_gates() -> None:
     gates = {"input_gates": spec(2, 18), "input_bias": spec(18), "hidden_bias": spec(18)}
-    assert priced("aten._thnn_fused_gru_cell.default", several(spec(2, 6)), **gates).flops == 3 * 36 + 15 * 12
-    assert priced("aten._thnn_fused_gru_cell_backward.default", several(spec(2, 18)), grad_hy=spec(2, 6)).flops == 360
+    assert priced("aten._thnn_fused_gru_cell.default", several(spec(2, 6)), **gates).flops == 3 * 36 + 13 * 12
+    assert priced("aten._thnn_fused_gru_cell_backward.default", several(spec(2, 18)), grad_hy=spec(2, 6)).flops == 312

@@ -19,7 +19,7 @@ from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
 
 _LSTM_POINTWISE = 3 * 4 + 2 + 4  # three sigmoids, two tanh, three products and a sum, per hidden element
-_GRU_POINTWISE = 2 * 4 + 1 + 6
+_GRU_POINTWISE = 2 * 4 + 1 + 4  # two sigmoids, a tanh; r * h, h - n, z * that, + n
 _RNN_POINTWISE = 1
 _GATES = {4: _LSTM_POINTWISE, 3: _GRU_POINTWISE, 1: _RNN_POINTWISE}
 _MATRIX = 2
