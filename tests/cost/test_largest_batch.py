@@ -9,8 +9,9 @@ from torch import nn
 from tests.cost.devices import device
 from torchstone.capture import capture
 from torchstone.cost import price
+from torchstone.cost.formats import with_formats
 from torchstone.cost.roofline import predict
-from torchstone.record.cost import Conventions, Prediction
+from torchstone.record.cost import Conventions, Formats, Prediction
 
 
 class Growing(nn.Module):
@@ -176,3 +177,20 @@ def test_without_an_input_there_is_no_batch() -> None:
             return torch.ones(3) + 1
 
     assert prediction(Constant(), memory_bytes=10**6).largest_batch is None
+
+
+def test_gradients_of_weights_in_another_format_do_not_grow_with_the_batch() -> None:
+    """Also where they have the element type of the capture and their weights have another one."""
+
+    def found(batch: int) -> Prediction:
+        model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64))
+        trace = with_formats(capture(model, torch.ones(batch, 64), backward=True), Formats(weights="float8_e4m3fn"))
+        return predict(trace, price(trace), device(memory_bytes=10**6))
+
+    least = found(4)
+    assert least.largest_batch is not None
+    assert least.largest_batch_at_most is not None
+    exact = found(least.largest_batch).largest_batch
+    assert exact is not None
+    assert least.largest_batch <= exact <= least.largest_batch_at_most
+    assert least.largest_batch > 0.9 * exact

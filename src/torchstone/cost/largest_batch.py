@@ -252,11 +252,15 @@ class _Growth:
 
 
 def _gradients(trace: Trace) -> set[int]:
-    """Pieces that the backward pass makes in the form of a weight: gradients, and parts of them."""
+    """Pieces that the backward pass makes in the form of a weight or its gradient: gradients, and parts of them.
+
+    A weight that is stored in another number format has a gradient in the format of the capture.
+    """
     ops, tensors = trace.ops, trace.tensors
     if trace.recorded_ops.forward_calls == trace.size.op:
         return set()
     forms = {tensors.spec_of[one.tensor] for one in tensors.external if one.kind == "parameter"}
+    forms.update(tensors.spec_of[one] for one in tensors.gradients.values())
     sizes = {(tensors.specs[form].dtype, tensors.specs[form].shape) for form in forms}
     specs = tensors.specs
     return {
