@@ -59,7 +59,8 @@ class TiledForm(Record, frozen=True, kw_only=True):
         if captured == batch or not shape:
             return [self.size_bytes(tile)]
         dims = [one for one, length in enumerate(shape) if length % captured == 0]
-        known = 0 if dim is None and shape[0] == captured else dim
+        first = shape[0] == captured and (captured == 1 or shape.count(captured) == 1 or self.form is Form.IMAGE)
+        known = 0 if dim is None and first else dim
         sizes = []
         for one in (dims or [0]) if known is None else [known]:
             grown = (*shape[:one], -(-shape[one] * batch // captured), *shape[one + 1 :])
