@@ -246,11 +246,19 @@ def test_one_byte_decides_whether_a_batch_fits(
     assert short.largest_batch < wanted
 
 
+@pytest.mark.parametrize("tile", [None, 32])
 @pytest.mark.parametrize("batch", [1, 2, 7])
-def test_no_batch_is_named_where_memory_grows_with_its_square(batch: int) -> None:
-    found = prediction(Pairs(), torch.ones(batch, 64), torch.ones(batch, 64), memory_bytes=10**7)
-    assert found.largest_batch is None
-    assert found.largest_batch_at_most is None
+def test_a_product_of_the_batch_with_itself_may_grow_with_its_square(batch: int, tile: int | None) -> None:
+    def at(size: int) -> Prediction:
+        inputs = torch.ones(size, 64), torch.ones(size, 64)
+        return prediction(Pairs(), *inputs, memory_bytes=3_000_000, tile=tile)
+
+    first, largest = at(batch), at(batch).largest_batch
+    assert largest is not None
+    assert first.largest_batch_at_most is not None
+    assert at(largest).fits
+    assert not at(first.largest_batch_at_most + 1).fits
+    assert first.eager_largest_batch is None  # of eager lifetimes one number is known
 
 
 def test_weights_that_are_computed_have_gradients_that_do_not_grow() -> None:

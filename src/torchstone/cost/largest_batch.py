@@ -55,7 +55,8 @@ def largest_batches(trace: Trace, table: CostTable, memory_bytes: int) -> Larges
     """The largest batches of which the peak is not above `memory_bytes`.
 
     Not known without an input, where its first dimension is not that of a batch, where nothing grows, and where the
-    size of a tensor is not known. With eager lifetimes not known for a training step, of which gradients are a part.
+    size of a tensor is not known. With eager lifetimes not known for a training step, of which gradients are a part,
+    and where some of the memory may grow with the square of the batch.
     """
     batch = _batch_size(trace)
     if not batch or table.peak.unsized:
@@ -64,7 +65,7 @@ def largest_batches(trace: Trace, table: CostTable, memory_bytes: int) -> Larges
     if not memory.grows_in_batches():
         return LargestBatches()
     ideal = _range(memory.most_bytes, memory.least_bytes, memory_bytes)
-    if trace.eager_memory is None or trace.recorded_ops.forward_calls != trace.size.op:
+    if trace.eager_memory is None or trace.recorded_ops.forward_calls != trace.size.op or memory.squares:
         return LargestBatches(batch, ideal)
     eager = _EagerMemory(trace, memory, batch, trace.eager_memory.peak_bytes)
     return LargestBatches(batch, ideal, _range(eager.most_bytes, eager.least_bytes, memory_bytes))
@@ -108,7 +109,7 @@ class _GrowingMemory:
         self._lives: Lives = lives_of(self._short.trace, self._stored)
         growth = _Growth(self._short, self._stored, batch)
         self._grows, self._may_grow = growth.found()
-        self._squares = growth.squares
+        self.squares = growth.squares
         self._dims = growth.dims
         self._forms: dict[int, TiledForm] = {}
         if self._tile is not None:
@@ -124,9 +125,7 @@ class _GrowingMemory:
         self.least_bytes = cache(lambda size: self._peak_bytes(size, min))
 
     def grows_in_batches(self) -> bool:
-        """Whether anything grows, and what does so is a whole number of batches, and of no squares of them."""
-        if self._squares:
-            return False
+        """Whether anything grows, and what does so is a whole number of batches."""
         sizes = [self._plain.sizes[storage] for storage in self._grows | self._may_grow]
         whole_bytes = sum(size for size in sizes if size % self._batch == 0)
         return sum(sizes) > 0 and whole_bytes >= _DIVISIBLE * sum(sizes)
@@ -142,8 +141,16 @@ class _GrowingMemory:
         sizes = list(self._stored.sizes)
         for storage in self._grows | self._may_grow:
             size = self._grown_bytes(storage, batch, choose)
+            if storage in self.squares:
+                size = choose((size, self._squared_bytes(storage, batch)))
             sizes[storage] = size if storage in self._grows else choose((size, sizes[storage]))
         return peak_bytes(self._short, msgspec.structs.replace(self._stored, sizes=sizes), self._lives)
+
+    def _squared_bytes(self, storage: int, batch: int) -> int:
+        form = self._forms.get(storage)
+        if form is not None and self._tile is not None:
+            return form.squared_bytes(self._tile, self._batch, batch)
+        return -(-self._stored.sizes[storage] * batch**2 // self._batch**2)
 
     def _grown_bytes(self, storage: int, batch: int, choose: Callable[[Iterable[int]], int]) -> int:
         form = self._forms.get(storage)
@@ -193,7 +200,7 @@ class _Growth:
         self._grows: set[int] = set()
         self._may_grow: set[int] = set()
         self.dims: dict[int, int] = {}  # storage -> the dimension that is known to grow
-        self.squares = False  # whether rows of the batch are multiplied by each other
+        self.squares: set[int] = set()  # those that may grow with the square of the batch
         table = self._trace.tensors
         self._shapes: dict[int, tuple[int, ...]] = {}  # as it was there or was made: a view may be an expanded one
         for spec, storage in zip(table.spec_of, table.storage_of, strict=True):
@@ -210,9 +217,10 @@ class _Growth:
         for row, number in enumerate(ops.signature_of):
             written = [table.storage_of[tensor] for tensor in ops.writes.get(row, ())]
             kind, signature, read = kinds[number], ops.signatures[number], storages.read[row]
-            if row < ops.forward_calls and kind in (Kind.MATMUL, Kind.POINTWISE):
-                self.squares = self.squares or self._is_square(kind, signature, read)
-            self._follow(kind, signature, read, {*storages.made[row], *written})
+            made = {*storages.made[row], *written}
+            if self.squares.intersection(read) or self._is_square(kind, signature, read):
+                self.squares |= made
+            self._follow(kind, signature, read, made)
             self._follow_dims(signature.op, read, storages.made[row])
         fixed = {number for number, one in enumerate(storages.categories) if one is Category.WEIGHTS}
         fixed |= _gradients(self._trace)
@@ -281,7 +289,7 @@ class _Growth:
 
     def _is_square(self, kind: Kind, signature: OpSignature, read: Sequence[int]) -> bool:
         """Whether each row of the batch meets each other one, so that the result grows with the square of the batch."""
-        growing = self._growing_views(signature, read)
+        growing = self._growing_views(signature, read) if kind in (Kind.MATMUL, Kind.POINTWISE) else []
         if len(growing) < _OPERANDS:
             return False
         made = max((spec.shape.count(self._batch) for spec in signature.output_specs), default=0)

@@ -22,6 +22,7 @@ from torchstone.record.trace import Trace
 
 _READ_IMAGES = frozenset((Kind.CONVOLUTION, Kind.POOLING))
 _READ_MATRICES = frozenset((Kind.MATMUL, Kind.ATTENTION))
+_MATRIX_RANK = 2
 _IMAGE_RANK = 3  # at least: batch, channels, a line of pixels
 
 
@@ -67,6 +68,14 @@ class TiledForm(Record, frozen=True, kw_only=True):
             spec = replace(self.spec, shape=grown, stride=None, storage_offset=0)
             sizes.append(_padded(spec, tile, self.form))
         return sizes
+
+    def squared_bytes(self, tile: int, captured: int, batch: int) -> int:
+        """No less than its bytes with another batch where it has one row and one column for each of it."""
+        shape = self.spec.shape
+        if len(shape) != _MATRIX_RANK:
+            return -(-self.size_bytes(tile) * batch**2 // captured**2)
+        grown = tuple(-(-length * batch // captured) for length in shape)
+        return _padded(replace(self.spec, shape=grown, stride=None, storage_offset=0), tile, self.form)
 
     def cut(self, length: int, part: int, dims: Sequence[int]) -> "TiledForm | None":
         """The part of it with fewer rows or columns: of the first of these dimensions that has the length; or None."""
