@@ -198,6 +198,14 @@ def _ended_tidily() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
+def _interrupt_main() -> None:
+    """Interrupt the main thread, also where it waits: a system call ends by a true signal alone."""
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    else:
+        interrupt_main()
+
+
 @contextmanager
 def _interrupts_kept() -> Iterator[None]:
     """Raise an interrupt once more that came while an object was deleted, where Python prints it and goes on."""
@@ -215,7 +223,7 @@ def _interrupts_kept() -> Iterator[None]:
             raise error
 
         signal.signal(signal.SIGINT, again)
-        later = threading.Timer(_DELETED_S, interrupt_main)
+        later = threading.Timer(_DELETED_S, _interrupt_main)
         later.daemon = True
         restored.callback(signal.signal, signal.SIGINT, before)
         restored.callback(later.cancel)
