@@ -274,6 +274,16 @@ def predict(trace: Trace, table: CostTable, hardware: Hardware, *, states_bytes:
     )
 
 
+def rated_as(hardware: Hardware, dtype: str) -> tuple[str, bool]:
+    """The element type whose rate a matmul of this one has, and whether that stands in for a rate of its own."""
+    rates = hardware.peak_flops
+    family = next((rate for start, rate in _RATES.items() if dtype.startswith(start)), dtype)
+    own = next((one for one in (dtype, family) if one in rates), None)
+    if own is not None:
+        return own, False
+    return next((other for other in _FALLBACKS.get(family, ()) if other in rates), next(iter(rates))), True
+
+
 class _Roof:
     """The limits of one device, and which of them had to stand in for others."""
 
@@ -309,14 +319,10 @@ class _Roof:
         specs = [spec for spec in signature.input_specs if _is_arithmetic(spec.dtype)]
         multiplied = [spec for spec in specs if len(spec.shape) > 1] or specs  # a bias is added
         dtype = max((spec.dtype for spec in multiplied), key=lambda one: stored_bits(one) or 0, default="float32")
-        rates = self.hardware.peak_flops
-        family = next((rate for start, rate in _RATES.items() if dtype.startswith(start)), dtype)
-        kind = dtype if dtype in rates else family
-        if kind in rates:
-            return rates[kind]
-        used = next((other for other in _FALLBACKS.get(kind, ()) if other in rates), next(iter(rates)))
-        self._stood_in[dtype] = used
-        return rates[used]
+        used, stands_in = rated_as(self.hardware, dtype)
+        if stands_in:
+            self._stood_in[dtype] = used
+        return self.hardware.peak_flops[used]
 
     def notes(self) -> tuple[str, ...]:
         return tuple(
