@@ -32,6 +32,11 @@ def show_count(count: int) -> str:
     return str(count) if unit == 0 else f"{_three_digits(value)}{_DECIMAL[unit]}"
 
 
+def show_flops(count: int, unit: str = "FLOPs") -> str:
+    """Show a number of FLOPs: 11440 -> '11.4 KFLOPs', 600 -> '600 FLOPs'; or of MACs."""
+    return f"{show_count(count)}{'' if count >= _THOUSAND else ' '}{unit}"
+
+
 def _finite(count: int) -> float:
     """The count, or the largest float where it is beyond: only a damaged file has such a count."""
     return float(min(count, sys.float_info.max))

@@ -133,6 +133,25 @@ def test_an_interrupt_ends_with_130(error: BaseException, capsys: pytest.Capture
     assert capsys.readouterr().err == "torchstone: interrupted\n"
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, errors.EXIT_INTERRUPTED), (signal.SIGTERM, 143)])
+def test_an_interrupt_while_an_object_is_deleted_ends_the_command(
+    number: signal.Signals, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python drops what is raised there, so that the command would go on."""
+
+    class Deleted:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    @click.command()
+    def command() -> None:
+        Deleted()
+        time.sleep(60)
+
+    assert run(["fail"], program=click.Group(commands={"fail": command})) == code
+    assert "Traceback" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [["models"], ["models", "--help"], ["--help"]], ids=" ".join)
 def test_nobody_reading_the_output_is_no_error(arguments: list[str]) -> None:
     """What `| head -1` does once head has seen enough."""

@@ -336,8 +336,9 @@ def test_a_saved_trace_is_priced_in_blocks_but_keeps_its_cache(tmp_path: Path) -
     asked = InputOptions(phase="decode", batch_size=BATCH, cache_len=20)
     write_costs(tmp_path, cost_model(CostRequest(model=ModelRequest(model="tiny:llama", options=asked))))
 
-    assert kept(cost(str(tmp_path), cache="paged", block_size=64)) == BATCH * 64 * llama_row()
-    with pytest.raises(ModelInputsError, match="finished run, so --cache static cannot be changed"):
+    saved = ModelRequest(model=str(tmp_path), options=InputOptions(cache="paged", block_size=64))
+    assert kept(cost_model(CostRequest(model=saved)).table) == BATCH * 64 * llama_row()
+    with pytest.raises(ModelInputsError, match="finished run, so --batch-size, --phase, --cache cannot be changed"):
         cost(str(tmp_path), cache="static")
 
 

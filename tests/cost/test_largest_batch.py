@@ -194,3 +194,116 @@ def test_gradients_of_weights_in_another_format_do_not_grow_with_the_batch() -> 
     assert exact is not None
     assert least.largest_batch <= exact <= least.largest_batch_at_most
     assert least.largest_batch > 0.9 * exact
+
+
+class Widths(nn.Module):
+    """A table made of weights alone, whose rows may be as many as a captured batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.ones(3, 700), requires_grad=False)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        table = self.weights.exp() * 2
+        return (rows[:, None] * table[None]).sum(-1) @ table[:, :9]
+
+
+class Pairs(nn.Module):
+    """Compares each row of a batch with each other one, as contrastive losses do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(64, 40)
+
+    def forward(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        return self.inner(first) @ self.inner(second).T
+
+
+class Statistics(nn.Module):
+    """Norms over the batch: what they are made of has no dimension of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(42, 420)
+        self.norm = nn.BatchNorm1d(420)  # as many as whole batches of each size below
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        widened = self.norm(self.inner(rows))
+        return (widened - widened.mean(0, keepdim=True)).exp()
+
+
+class Unrolled(nn.Module):
+    """A recurrence: states of a batch that no input was needed for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.LSTM(13, 37, batch_first=True, bidirectional=True)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.inner(tokens)[0]
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 3, 5, 33])
+@pytest.mark.parametrize("batch", [2, 3, 7])
+@pytest.mark.parametrize(("model", "shape"), [(Widths, (700,)), (Statistics, (42,)), (Unrolled, (11, 13))])
+def test_one_byte_decides_whether_a_batch_fits(
+    model: Callable[[], nn.Module], shape: tuple[int, ...], batch: int, wanted: int
+) -> None:
+    """Also where the batch that fits is smaller than the captured one, or the captured one stands for other things."""
+    if model is Statistics and wanted == 1:
+        wanted = 4  # it has no norm over one row
+    trace = capture(model(), torch.ones(wanted, *shape))
+    peak = price(trace).peak.total_bytes
+    enough = prediction(model(), torch.ones(batch, *shape), memory_bytes=peak)
+    assert enough.largest_batch is not None
+    assert enough.largest_batch_at_most is not None
+    assert enough.largest_batch <= enough.largest_batch_at_most
+    assert enough.largest_batch_at_most >= wanted
+    short = prediction(model(), torch.ones(batch, *shape), memory_bytes=peak - 1)
+    assert short.largest_batch is not None
+    assert short.largest_batch < wanted
+
+
+@pytest.mark.parametrize("tile", [None, 32])
+@pytest.mark.parametrize("batch", [1, 2, 7])
+def test_a_product_of_the_batch_with_itself_may_grow_with_its_square(batch: int, tile: int | None) -> None:
+    def at(size: int) -> Prediction:
+        inputs = torch.ones(size, 64), torch.ones(size, 64)
+        return prediction(Pairs(), *inputs, memory_bytes=3_000_000, tile=tile)
+
+    first, largest = at(batch), at(batch).largest_batch
+    assert largest is not None
+    assert first.largest_batch_at_most is not None
+    assert at(largest).fits
+    assert not at(first.largest_batch_at_most + 1).fits
+    assert first.eager_largest_batch is None  # of eager lifetimes one number is known
+
+
+def test_weights_that_are_computed_have_gradients_that_do_not_grow() -> None:
+    class Computed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.made = nn.Linear(8, 2048)
+
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            weights = self.made(torch.ones(1, 8)).view(64, 32)
+            return nn.functional.linear(tokens, weights)
+
+    def at(size: int, memory_bytes: int) -> Prediction:
+        trace = capture(Computed(), torch.ones(size, 5, 32), backward=True)
+        return predict(trace, price(trace), device(memory_bytes=memory_bytes))
+
+    peak = at(8, 10**6).peak_bytes
+    assert (at(2, peak).largest_batch_at_most or 0) >= 8
+
+
+def test_keys_and_values_that_are_packed_are_not_a_batch_of_two() -> None:
+    """nn.MultiheadAttention stacks them in front of tokens and batch."""
+    model = nn.TransformerDecoderLayer(32, 4, 64, batch_first=True).eval()
+
+    def at(size: int, memory_bytes: int) -> Prediction:
+        inputs = (torch.ones(size, 7, 32), torch.ones(size, 10, 32))
+        return prediction(model, *inputs, memory_bytes=memory_bytes, tile=32)
+
+    peak = at(3, 10**6).peak_bytes
+    assert (at(2, peak).largest_batch_at_most or 0) >= 3

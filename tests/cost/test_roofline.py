@@ -292,6 +292,14 @@ def test_a_file_with_several_devices_wants_a_name(tmp_path: Path) -> None:
         (MINE.replace("= 2 }", "= nan }"), "bfloat16 in .* above zero, not nan"),
         (MINE + "vector_tflops = 0", "vector_tflops in .* above zero"),
         (MINE + "launch_us = -1", "launch_us in .* above zero"),
+        (MINE + "launch_us = false", "launch_us in .* not False"),
+        (MINE + 'launch_us = ""', "launch_us in .* not ''"),
+        (MINE + "launch_us = []", "launch_us in .* not .."),
+        (MINE + "memory_mib = 2", "both memory_mib and memory_gb"),
+        (
+            MINE.replace("{ bfloat16 = 2 }", "{ fp32 = 1, bf16 = 2 }"),
+            "unknown element type 'fp32'; tfloat32, float16, ",
+        ),
         (MINE + "devices = 0.5", "devices in .* must be a whole number, not 0.5"),
         (MINE + "tile = 1.5", "tile in .* must be a whole number, not 1.5"),
         (MINE.replace("= 100", "= 1e308"), "bandwidth_gb_per_s in .* not 1e.308; from 1e-09 to 1e.15 is read"),
@@ -309,6 +317,15 @@ def test_a_file_that_cannot_be_used_is_told_in_a_sentence(tmp_path: Path, text: 
     path.write_text(text)
     with pytest.raises(InputError, match=message):
         find_hardware(str(path))
+
+
+def test_a_launch_may_take_no_time_and_a_rate_may_be_of_one_type_alone(tmp_path: Path) -> None:
+    path = tmp_path / "fine.toml"
+    path.write_text(MINE.replace("{ bfloat16 = 2 }", "{ bfloat16 = 2, float8_e4m3fn = 8 }") + "launch_us = 0\n")
+    assert find_hardware(str(path)).launch_s == 0
+    captured = capture(nn.Linear(64, 64, bias=False), torch.ones(32, 64))
+    trace = with_formats(captured, Formats(weights="float8_e4m3fn", activations="float8_e4m3fn"))
+    assert predict(trace, price(trace), find_hardware(str(path))).notes == ()
 
 
 def test_a_device_has_a_byte_of_memory_at_least(tmp_path: Path) -> None:

@@ -173,3 +173,53 @@ def test_each_device_has_columns_of_every_expert(devices: int) -> None:
     whole = 2 * layer + width + vocabulary * width + _up(vocabulary, devices) * width
     found = _decoded(MixtralForCausalLM(config), devices)
     assert found.weight_bytes in {_FLOAT * (whole + copies * (head // 2)) for copies in (1, 2)}
+
+
+class _WrittenOut(nn.Module):
+    """Attention of an encoder as image models write it: one projection, no kernel and no cache."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.projected = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        batch, length, width = tokens.shape
+        parts = self.projected(tokens).reshape(batch, length, 3, self.heads, width // self.heads)
+        queries, keys, values = parts.permute(2, 0, 3, 1, 4).unbind(0)
+        scores = (queries * 0.3) @ keys.transpose(-2, -1)
+        return self.out((scores.softmax(-1) @ values).transpose(1, 2).reshape(batch, length, width))
+
+
+@pytest.mark.parametrize("devices", [2, 3, 5, 7, 8, 13])
+def test_attention_that_is_written_out_without_a_cache_is_split_by_heads(devices: int) -> None:
+    width, heads = 120, 12
+    found = _split(capture(_WrittenOut(width, heads), torch.ones(2, 16, width)), devices)
+    columns = _up(heads, devices) * (width // heads)
+    assert found.weight_bytes == _FLOAT * (3 * columns * (width + 1) + columns * width + width)
+
+
+@pytest.mark.parametrize("devices", [2, 3, 4, 5])
+def test_a_bias_that_is_added_by_an_op_of_its_own_is_split_with_its_columns(devices: int) -> None:
+    """nn.MultiheadAttention adds that of its projections so, as it reads tokens before the batch."""
+    width, heads = 120, 12
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.MultiheadAttention(width, heads, batch_first=True)
+
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            return self.inner(tokens, tokens, tokens, need_weights=False)[0]
+
+    found = _split(capture(Attention().train(), torch.ones(2, 16, width)), devices)
+    columns = _up(heads, devices) * (width // heads)
+    assert found.weight_bytes == _FLOAT * (3 * columns * (width + 1) + columns * width + width)
+
+
+def test_ops_with_weights_that_are_not_split_are_named() -> None:
+    found = _split(capture(nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3)), torch.ones(2, 3, 9, 9)), 2)
+    assert found.notes == (
+        "not split, so that each device does all of it and holds its weights: aten.convolution.default (2 calls)",
+    )

@@ -54,6 +54,26 @@ def test_the_unit_follows_the_convention() -> None:
     assert "counts as one" in totals_text(table)
 
 
+def test_the_work_of_a_device_has_the_unit_of_the_table() -> None:
+    for multiply_add, unit in ((1, "MACs"), (2, "FLOPs")):
+        table, trace = model_and_costs(Conventions(multiply_add=multiply_add))
+        part = split_over(trace, table, 2)
+        text = prediction_text(msgspec.structs.replace(table, tensor_parallel=part), trace, 5)
+        assert part.flops < 1000
+        assert f"2, each {part.flops} {unit} and" in text
+
+
+def test_a_batch_without_eager_lifetimes_is_called_ideal() -> None:
+    trace = capture(nn.Sequential(nn.Linear(8, 8)), torch.ones(2, 8), backward=True)
+    table = price(trace)
+    found = predict(trace, table, device(memory_bytes=10_000))
+    assert found.largest_batch is not None
+    assert found.eager_largest_batch is None
+    assert f"largest batch {found.largest_batch} ideal" in prediction_text(
+        msgspec.structs.replace(table, prediction=found), trace, 5
+    )
+
+
 def test_what_has_no_price_is_said_in_the_end() -> None:
     table, _ = model_and_costs()
     assert unpriced_text(table) == ""

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,24 @@ def test_a_request_without_values_is_refused_by_name(request_without_values: Mod
 def test_a_saved_trace_has_no_values(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a finished run, which has no values; give the model itself"):
         require_values(ModelRequest(model=str(folder_of(transformer(1), tmp_path))), "a check")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"options": InputOptions(batch_size=16)}, "so --batch-size cannot be changed"),
+        ({"options": InputOptions(phase="decode", cache_len=7)}, "so --phase, --cache-len cannot be changed"),
+        ({"options": InputOptions(dtype="bfloat16", layers=2)}, "so --dtype, --layers cannot be changed"),
+        ({"options": InputOptions(pretrained=True, text=("a",))}, "so --pretrained, --text cannot be changed"),
+        ({"inputs": "file.py::inputs"}, "so --inputs cannot be changed"),
+        ({"backward": True}, "is a finished run without a backward pass"),
+    ],
+)
+def test_a_saved_trace_does_not_pass_for_a_run_with_other_options(
+    changes: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=reason):
+        load_trace(ModelRequest(model=str(folder_of(transformer(1), tmp_path)), **changes))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+from _thread import interrupt_main
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from difflib import get_close_matches
@@ -37,6 +38,7 @@ from torchstone.errors import (
 from torchstone.foreign import end_soon, kept_process, printable
 from torchstone.report.text import fitted
 
+_DELETED_S = 0.01  # after which an object that was being deleted is gone
 _YOUNG_OBJECTS = 100_000  # after which Python looks for garbage: to import torch makes many objects and no garbage
 
 
@@ -148,6 +150,7 @@ def run(arguments: Sequence[str] | None = None, *, program: click.Command = cli,
     with (
         plain_output() as reopen_closed,
         _ended_tidily(),
+        _interrupts_kept(),
         kept_process(on_exit=_left_by_foreign_code, on_return=reopen_closed) as process,
     ):
         return _run(arguments, program=program, name=name, process=process)
@@ -193,6 +196,45 @@ def _ended_tidily() -> Iterator[None]:
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
+
+
+def _interrupt_main() -> None:
+    """Interrupt the main thread, also where it waits: a system call ends by a true signal alone."""
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    else:
+        interrupt_main()
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Raise an interrupt once more that came while an object was deleted, where Python prints it and goes on."""
+    printed = sys.unraisablehook
+
+    def keep(dropped: "sys.UnraisableHookArgs") -> None:
+        error = dropped.exc_value
+        if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
+            printed(dropped)
+            return
+        before = signal.getsignal(signal.SIGINT)
+
+        def again(_number: int, _frame: object) -> None:
+            signal.signal(signal.SIGINT, before)
+            raise error
+
+        signal.signal(signal.SIGINT, again)
+        later = threading.Timer(_DELETED_S, _interrupt_main)
+        later.daemon = True
+        restored.callback(signal.signal, signal.SIGINT, before)
+        restored.callback(later.cancel)
+        later.start()
+
+    sys.unraisablehook = keep
+    with ExitStack() as restored:
+        try:
+            yield
+        finally:
+            sys.unraisablehook = printed
 
 
 def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str, process: kept_process) -> int:

@@ -11,7 +11,7 @@ All this holds as long as the model runs the same ops with another batch. From a
 is stretched to the batch and then copied was not copied there.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import cache
 
@@ -19,16 +19,20 @@ import msgspec
 
 from torchstone.cost.caches import in_blocks
 from torchstone.cost.liveness import Lives, lives_of, peak_bytes
-from torchstone.cost.registry import find_price
+from torchstone.cost.registry import find_price, numbers
 from torchstone.cost.shorten import Short, shorten, whole
 from torchstone.cost.storages import Storages, storages_of
 from torchstone.cost.tiles import TiledForm, in_tiles, tiled_forms
 from torchstone.record.cost import Category, Conventions, CostTable, Kind
+from torchstone.record.op import OpSignature
+from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
 
 _MOST = 1 << 40  # larger ones say that memory is no limit
 _DIVISIBLE = Fraction(99, 100)  # of what grows: so much must be whole batches
-_SAME_FIRST = frozenset((Kind.MATMUL, Kind.ATTENTION, Kind.COPY))  # do not stretch the first of equally many dimensions
+_SAME_FIRST = frozenset((Kind.ATTENTION, Kind.COPY))  # do not stretch the first of equally many dimensions
+_STATISTICS = frozenset((Kind.REDUCTION, Kind.NORMALISATION))  # may be made over the batch
+_OPERANDS = 2  # of a product; also the dimensions of a matrix
 _ONE_BY_ONE = frozenset(("aten.bmm.default", "aten.baddbmm.default"))
 
 
@@ -51,7 +55,8 @@ def largest_batches(trace: Trace, table: CostTable, memory_bytes: int) -> Larges
     """The largest batches of which the peak is not above `memory_bytes`.
 
     Not known without an input, where its first dimension is not that of a batch, where nothing grows, and where the
-    size of a tensor is not known. With eager lifetimes not known for a training step, of which gradients are a part.
+    size of a tensor is not known. With eager lifetimes not known for a training step, of which gradients are a part,
+    and where some of the memory may grow with the square of the batch.
     """
     batch = _batch_size(trace)
     if not batch or table.peak.unsized:
@@ -60,7 +65,7 @@ def largest_batches(trace: Trace, table: CostTable, memory_bytes: int) -> Larges
     if not memory.grows_in_batches():
         return LargestBatches()
     ideal = _range(memory.most_bytes, memory.least_bytes, memory_bytes)
-    if trace.eager_memory is None or trace.recorded_ops.forward_calls != trace.size.op:
+    if trace.eager_memory is None or trace.recorded_ops.forward_calls != trace.size.op or memory.squares:
         return LargestBatches(batch, ideal)
     eager = _EagerMemory(trace, memory, batch, trace.eager_memory.peak_bytes)
     return LargestBatches(batch, ideal, _range(eager.most_bytes, eager.least_bytes, memory_bytes))
@@ -104,6 +109,7 @@ class _GrowingMemory:
         self._lives: Lives = lives_of(self._short.trace, self._stored)
         growth = _Growth(self._short, self._stored, batch)
         self._grows, self._may_grow = growth.found()
+        self.squares = growth.squares
         self._dims = growth.dims
         self._forms: dict[int, TiledForm] = {}
         if self._tile is not None:
@@ -115,8 +121,8 @@ class _GrowingMemory:
             self._forms = {
                 storage: form for storage, form in tiled_forms(self._short, found).items() if storage not in blocks
             }
-        self.most_bytes = cache(lambda size: self._peak_bytes(size, self._grows | self._may_grow, max))
-        self.least_bytes = cache(lambda size: self._peak_bytes(size, self._grows, min))
+        self.most_bytes = cache(lambda size: self._peak_bytes(size, max))
+        self.least_bytes = cache(lambda size: self._peak_bytes(size, min))
 
     def grows_in_batches(self) -> bool:
         """Whether anything grows, and what does so is a whole number of batches."""
@@ -131,17 +137,27 @@ class _GrowingMemory:
         always = [one for one in fixed if lives.always(one) and one not in self._may_grow]
         return sum(map(pieces.whole_size, always)), sum(map(pieces.whole_size, fixed))
 
-    def _peak_bytes(self, batch: int, growing: Iterable[int], choose: Callable[[Iterable[int]], int]) -> int:
+    def _peak_bytes(self, batch: int, choose: Callable[[Iterable[int]], int]) -> int:
         sizes = list(self._stored.sizes)
-        for storage in growing:
-            form = self._forms.get(storage)
-            loose = -(-self._plain.sizes[storage] * batch // self._batch)
-            if form is not None and self._tile is not None:
-                found = form.sizes_bytes(self._tile, self._batch, batch, self._dims.get(storage))
-                sizes[storage] = max(loose, choose(found))
-            else:
-                sizes[storage] = -(-sizes[storage] * batch // self._batch)
+        for storage in self._grows | self._may_grow:
+            size = self._grown_bytes(storage, batch, choose)
+            if storage in self.squares:
+                size = choose((size, self._squared_bytes(storage, batch)))
+            sizes[storage] = size if storage in self._grows else choose((size, sizes[storage]))
         return peak_bytes(self._short, msgspec.structs.replace(self._stored, sizes=sizes), self._lives)
+
+    def _squared_bytes(self, storage: int, batch: int) -> int:
+        form = self._forms.get(storage)
+        if form is not None and self._tile is not None:
+            return form.squared_bytes(self._tile, self._batch, batch)
+        return -(-self._stored.sizes[storage] * batch**2 // self._batch**2)
+
+    def _grown_bytes(self, storage: int, batch: int, choose: Callable[[Iterable[int]], int]) -> int:
+        form = self._forms.get(storage)
+        if form is None or self._tile is None:
+            return -(-self._stored.sizes[storage] * batch // self._batch)
+        loose = -(-self._plain.sizes[storage] * batch // self._batch)
+        return max(loose, choose(form.sizes_bytes(self._tile, self._batch, batch, self._dims.get(storage))))
 
 
 class _EagerMemory:
@@ -184,6 +200,7 @@ class _Growth:
         self._grows: set[int] = set()
         self._may_grow: set[int] = set()
         self.dims: dict[int, int] = {}  # storage -> the dimension that is known to grow
+        self.squares: set[int] = set()  # those that may grow with the square of the batch
         table = self._trace.tensors
         self._shapes: dict[int, tuple[int, ...]] = {}  # as it was there or was made: a view may be an expanded one
         for spec, storage in zip(table.spec_of, table.storage_of, strict=True):
@@ -197,22 +214,27 @@ class _Growth:
             self._add(storage, sure=True)
         ops = self._trace.ops
         kinds = [entry.kind if (entry := find_price(one.op)) else Kind.UNPRICED for one in ops.signatures]
-        for row, signature in enumerate(ops.signature_of):
+        for row, number in enumerate(ops.signature_of):
             written = [table.storage_of[tensor] for tensor in ops.writes.get(row, ())]
-            self._follow(kinds[signature], storages.read[row], {*storages.made[row], *written})
-            self._follow_dims(ops.signatures[signature].op, storages.read[row], storages.made[row])
+            kind, signature, read = kinds[number], ops.signatures[number], storages.read[row]
+            made = {*storages.made[row], *written}
+            if self.squares.intersection(read) or self._is_square(kind, signature, read):
+                self.squares |= made
+            self._follow(kind, signature, read, made)
+            self._follow_dims(signature.op, read, storages.made[row])
         fixed = {number for number, one in enumerate(storages.categories) if one is Category.WEIGHTS}
         fixed |= _gradients(self._trace)
         grows = {one for one in self._grows - fixed if storages.sizes[one]}
         return grows, {one for one in self._may_grow - fixed - grows if storages.sizes[one]}
 
-    def _follow(self, kind: Kind, read: Iterable[int], made: Iterable[int]) -> None:
+    def _follow(self, kind: Kind, signature: OpSignature, read: Sequence[int], made: Iterable[int]) -> None:
         growing = [one for one in read if one in self._grows]
         if growing:
-            self._add_partners(kind, growing, read)
+            self._add_partners(kind, signature, read)
             firsts = {self._shapes[one][:1] for one in growing}
+            is_summed = self._is_summed(kind, signature, read)
             for one in made:
-                self._add(one, sure=kind is not Kind.REDUCTION or self._shapes[one][:1] in firsts)
+                self._add(one, sure=not is_summed and (kind not in _STATISTICS or self._shapes[one][:1] in firsts))
         elif any(one in self._may_grow for one in read):
             for one in made:
                 self._add(one, sure=False)
@@ -238,17 +260,61 @@ class _Growth:
         of_batch = shape[0] % batch == 0 or batch in shape
         (self._grows if sure and of_batch else self._may_grow).add(storage)
 
-    def _add_partners(self, kind: Kind, growing: Iterable[int], read: Iterable[int]) -> None:
+    def _add_partners(self, kind: Kind, signature: OpSignature, read: Sequence[int]) -> None:
         """What does not depend on the inputs, but must have the batch of what does, as it is not stretched to it."""
         if self._batch == 1:
             return
-        shapes = {self._shapes[one] for one in growing}
+        growing = [number for number, one in enumerate(read) if one in self._grows]
+        views = signature.input_specs
+        shapes = {self._shapes[read[number]] for number in growing}
+        seen = {views[number].shape for number in growing}
         firsts = {(len(shape), shape[0]) for shape in shapes if shape[0] == self._batch}
-        for one in read:
+        same_first = signature.op in _ONE_BY_ONE or (kind in _SAME_FIRST and not _is_over_first(signature))
+        for view, one in zip(views, read, strict=True):
             shape = self._shapes[one]
-            same = shape in shapes and kind is Kind.POINTWISE
-            if same or (shape and kind in _SAME_FIRST and (len(shape), shape[0]) in firsts):
+            same = shape in shapes and view.shape in seen and kind is Kind.POINTWISE
+            if same or (shape and same_first and (len(shape), shape[0]) in firsts):
                 self._grows.add(one)
+
+    def _is_summed(self, kind: Kind, signature: OpSignature, read: Sequence[int]) -> bool:
+        """Whether an op adds up over the batch: a sum over it, or a product as for the gradient of a weight."""
+        if kind is Kind.REDUCTION:
+            return _is_over_first(signature)
+        return kind is Kind.MATMUL and _outermost_of_matrices(self._growing_views(signature, read)) == (1, 0)
+
+    def _growing_views(self, signature: OpSignature, read: Sequence[int]) -> list[TensorSpec]:
+        return [
+            view for view, one in zip(signature.input_specs, read, strict=True) if one in self._grows and view.shape
+        ]
+
+    def _is_square(self, kind: Kind, signature: OpSignature, read: Sequence[int]) -> bool:
+        """Whether each row of the batch meets each other one, so that the result grows with the square of the batch."""
+        growing = self._growing_views(signature, read) if kind in (Kind.MATMUL, Kind.POINTWISE) else []
+        if len(growing) < _OPERANDS:
+            return False
+        made = max((spec.shape.count(self._batch) for spec in signature.output_specs), default=0)
+        if self._batch > 1 and made > max(view.shape.count(self._batch) for view in growing):
+            return True
+        left, right = growing[-_OPERANDS:]
+        return (
+            kind is Kind.MATMUL
+            and _outermost_of_matrices(growing) == (0, 1)
+            and not (left.shape[0] % self._batch or right.shape[1] % self._batch)
+        )
+
+
+def _outermost_of_matrices(operands: Sequence[TensorSpec]) -> tuple[int, ...]:
+    """Of two matrices that are multiplied, the dimensions that lie outermost in memory, where the batch stands."""
+    matrices = [view for view in operands[-_OPERANDS:] if len(view.shape) == _OPERANDS]
+    strides = [view.stride or (1, 0) for view in matrices]
+    return tuple(int(columns > rows) for rows, columns in strides)
+
+
+def _is_over_first(signature: OpSignature) -> bool:
+    """Whether an op works over the first dimension, that of the batch, or over all."""
+    dims = numbers(signature, "dim")
+    rank = max((len(spec.shape) for spec in signature.input_specs), default=0)
+    return dims is not None and (not dims or 0 in dims or -rank in dims)
 
 
 def _gradients(trace: Trace) -> set[int]:

@@ -29,7 +29,7 @@ from torchstone.record.cost import (
 )
 from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
-from torchstone.record.trace import Trace
+from torchstone.record.trace import NOT_APPLIED, Trace
 from torchstone.record.value import Items, Opaque, Value
 from torchstone.units import many, show_bytes
 
@@ -291,7 +291,7 @@ def _cache_note(cache: CacheMemory | None) -> tuple[str, ...]:
 
 
 def _notes(trace: Trace, unknown_sizes: int) -> tuple[str, ...]:
-    notes = []
+    notes = [note for note in trace.notes if NOT_APPLIED in note]
     if unknown_sizes:
         notes.append(f"elements of unknown size, which count as nothing in the peak: {many(unknown_sizes, 'tensor')}")
     if trace.failure is not None:

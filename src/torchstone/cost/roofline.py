@@ -123,7 +123,7 @@ def _hardware(name: str, values: object, origin: str) -> Hardware:
         vector_flops=number("vector_tflops", peak.get("float32", min(peak.values())) / _TERA) * _TERA,
         memory_bytes=_memory_bytes(values, origin),
         memory_bytes_per_s=number("bandwidth_gb_per_s", 0) * _GIGA,
-        launch_s=number("launch_us", 0) * _MICRO if values.get("launch_us") else 0.0,
+        launch_s=0.0 if _is_zero(values.get("launch_us", 0)) else number("launch_us", 0) * _MICRO,
         link_bytes_per_s=None if link is None else _number(link, "link_gb_per_s", origin) * _GIGA,
         devices=_whole(values.get("devices", 1), "devices", origin),
         source=str(values.get("source", origin)),
@@ -149,6 +149,9 @@ def _unconfirmed(values: Mapping[str, object], peak: Mapping[str, float], origin
 
 
 def _memory_bytes(values: Mapping[str, object], origin: str) -> int:
+    if "memory_mib" in values and _MARKETING_MEMORY in values:
+        msg = f"{origin} gives both memory_mib and {_MARKETING_MEMORY}; keep memory_mib, what an allocator can be given"
+        raise InputError(msg)
     key, unit = ("memory_mib", _MEBI) if "memory_mib" in values else (_MARKETING_MEMORY, _GIGA)
     return max(1, int(_number(values[key], key, origin) * unit))
 
@@ -157,7 +160,16 @@ def _peak(name: str, rates: object, origin: str) -> dict[str, float]:
     if not isinstance(rates, Mapping) or not rates:
         msg = f"[{name}] in {origin} must name rates by element type, as in peak_tflops = {{ bfloat16 = 100 }}"
         raise InputError(msg)
+    unknown = [dtype for dtype in rates if dtype not in _RATED and stored_bits(dtype) is None]
+    if unknown:
+        msg = f"peak_tflops in {origin} names an unknown element type {unknown[0]!r:.40}; {', '.join(_RATED)} are known"
+        raise InputError(msg)
     return {dtype: _number(rate, dtype, origin) * _TERA for dtype, rate in rates.items()}
+
+
+def _is_zero(value: object) -> bool:
+    """Whether a number is zero, as the launch of an op alone may be."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == 0
 
 
 def _number(value: object, key: str, origin: str) -> float:
@@ -219,8 +231,8 @@ def _quoted(text: str) -> str:
 
 
 _RATES = {  # formats that are multiplied at the rate of an element type, by how their names begin
-    "float8": "float8", "mxfp8": "float8", "mxfp6": "float8", "mxfp4": "float4", "nvfp4": "float4", "int8": "int8",
-    "int4": "int8", "bfloat8_b": "block_float8", "bfloat4_b": "block_float8",
+    "float8": "float8", "mxfp8": "float8", "mxfp6": "float8", "float4": "float4", "mxfp4": "float4", "nvfp4": "float4",
+    "int8": "int8", "int4": "int8", "bfloat8_b": "block_float8", "bfloat4_b": "block_float8",
 }  # fmt: skip
 _FALLBACKS = {
     "float16": ("bfloat16", "tfloat32", "float32"),
@@ -232,6 +244,7 @@ _FALLBACKS = {
     "float4": ("float8", "int8", "bfloat16", "float16", "float32"),
     "block_float8": ("bfloat16", "float16", "float32"),
 }
+_RATED = ("tfloat32", *_FALLBACKS)  # names of rates; any other element type of torch may have one of its own
 _MATMULS = frozenset((Kind.MATMUL, Kind.CONVOLUTION, Kind.ATTENTION, Kind.RECURRENT))
 
 
@@ -281,6 +294,16 @@ def _allocator_notes(trace: Trace, hardware: Hardware, reserved: int | None) -> 
     return (f"what PyTorch's caching allocator reserves, with rounding and fragmentation, is not known: {why}",)
 
 
+def rated_as(hardware: Hardware, dtype: str) -> tuple[str, bool]:
+    """The element type whose rate a matmul of this one has, and whether that stands in for a rate of its own."""
+    rates = hardware.peak_flops
+    family = next((rate for start, rate in _RATES.items() if dtype.startswith(start)), dtype)
+    own = next((one for one in (dtype, family) if one in rates), None)
+    if own is not None:
+        return own, False
+    return next((other for other in _FALLBACKS.get(family, ()) if other in rates), next(iter(rates))), True
+
+
 class _Roof:
     """The limits of one device, and which of them had to stand in for others."""
 
@@ -316,13 +339,10 @@ class _Roof:
         specs = [spec for spec in signature.input_specs if _is_arithmetic(spec.dtype)]
         multiplied = [spec for spec in specs if len(spec.shape) > 1] or specs  # a bias is added
         dtype = max((spec.dtype for spec in multiplied), key=lambda one: stored_bits(one) or 0, default="float32")
-        kind = next((rate for start, rate in _RATES.items() if dtype.startswith(start)), dtype)
-        rates = self.hardware.peak_flops
-        if kind in rates:
-            return rates[kind]
-        used = next((other for other in _FALLBACKS.get(kind, ()) if other in rates), next(iter(rates)))
-        self._stood_in[dtype] = used
-        return rates[used]
+        used, stands_in = rated_as(self.hardware, dtype)
+        if stands_in:
+            self._stood_in[dtype] = used
+        return self.hardware.peak_flops[used]
 
     def notes(self) -> tuple[str, ...]:
         return tuple(

@@ -1,4 +1,4 @@
-"""Costs beyond one inference on one device: tensor parallelism, and a range of sizes."""
+"""What each of several devices does, holds and sends: tensor parallelism."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +15,6 @@ from torchstone.cost.registry import numbers
 from torchstone.cost.shorten import Short, whole
 from torchstone.cost.storages import Storages, find_storages
 from torchstone.cost.tiles import TiledForm, in_tiles, tiled_forms
-from torchstone.errors import InputError
-from torchstone.record.base import Record
 from torchstone.record.cost import (
     Category,
     Collective,
@@ -31,6 +29,7 @@ from torchstone.record.cost import (
 from torchstone.record.op import OpCall
 from torchstone.record.tensor import has_blocks
 from torchstone.record.trace import Trace
+from torchstone.units import many
 
 # A trace split over several devices, by following the data. A matmul with a weight that reads whole data is split by
 # columns and gives split data; one that reads split data is split by rows, and its partial sums are added up over all
@@ -43,6 +42,7 @@ _ALL_REDUCE = "all-reduce"
 _ALL_GATHER = "all-gather"
 _ADDITIONS = ("aten.add.Tensor", "aten.add_.Tensor")
 _CACHE_RANK = 4  # batch, heads, tokens, width of a head
+_WHOLE = frozenset((Kind.CONVOLUTION, Kind.RECURRENT, Kind.ATTENTION))  # where they read weights, no plan splits them
 _MEAN = "aten.mean.dim"
 _BATCHES = "aten.bmm.default"
 _NORMS = ("aten.native_layer_norm.default", "aten._fused_rms_norm.default")
@@ -92,6 +92,8 @@ class _Split:
     rows: dict[int, frozenset[int]] = field(default_factory=dict)  # weight that is split by rows -> weights before it
     row_counts: dict[int, int] = field(default_factory=dict)  # weight that is split by rows -> how many it has
     queries: dict[int, int] = field(default_factory=dict)  # split storage that attention reads or makes -> heads
+    by_heads: dict[int, set[tuple[int, ...]]] = field(default_factory=dict)  # storage -> as what of rank 4 it is seen
+    left_whole: dict[str, int] = field(default_factory=dict)  # op that reads weights and is not split -> calls
     parts: dict[int, _Part] = field(default_factory=dict)  # split storage or weight -> that of the device with most
     flops: float = 0.0
     moved: float = 0.0
@@ -184,6 +186,9 @@ def _followed(
 ) -> _Split:
     """Follow all ops; with the heads of a first pass, work that is by heads is that of the device with most of them."""
     table, prediction = costs
+    for spec, storage in zip(trace.tensors.spec_of, trace.tensors.storage_of, strict=True):
+        if len(shape := trace.tensors.specs[spec].shape) == _CACHE_RANK:
+            state.by_heads.setdefault(storage, set()).add(shape)
     for index, signature in enumerate(trace.ops.signature_of):
         share = _follow(trace, table.signatures[signature], index, devices, (state, *ends))
         found = prediction.signatures[signature] if prediction is not None else None
@@ -390,6 +395,9 @@ def _follow(
         return _done(state, cost, 1)
     elif width:
         _pass_on(call, cost, (inputs, outputs, width), state, caches)
+        _split_added(call, (inputs, outputs, width), state, weights)
+    elif cost.kind in _WHOLE and not weights.isdisjoint(inputs):
+        state.left_whole[call.op] = state.left_whole.get(call.op, 0) + 1
     return _done(state, cost, state.share((*used, *outputs[:1]), devices) if used or width else 1)
 
 
@@ -448,6 +456,33 @@ def _pass_on(
     asked = call.signature.input_specs[0].shape if cost.kind is Kind.ATTENTION else ()
     if len(asked) == _CACHE_RANK:
         state.queries.update(dict.fromkeys((inputs[0], *outputs[:1]), int(asked[1])))
+    elif call.op == _BATCHES and state.split.keys() >= set(inputs) and not seen_whole:
+        heads = _heads_of_product(call, inputs, outputs, state)
+        state.queries.update(dict.fromkeys((inputs[0], *outputs), heads) if heads else {})
+
+
+def _heads_of_product(call: OpCall, inputs: Sequence[int], outputs: Sequence[int], state: _Split) -> int:
+    """The heads of attention that is written out: its matrices are those of batch and heads, seen as such; 0 if not."""
+    seen = set().union(*(state.by_heads.get(one, ()) for one in (*outputs, inputs[0])))
+    matrices = {spec.shape for spec in (*call.signature.output_specs, call.signature.input_specs[0])}
+    found = {shape[1] for shape in seen if (shape[0] * shape[1], *shape[2:]) in matrices}
+    return found.pop() if len(found) == 1 and 1 not in found else 0
+
+
+def _split_added(
+    call: OpCall, storages: tuple[Sequence[int], Sequence[int], int], state: _Split, weights: set[int]
+) -> None:
+    """A bias that is added to split columns by an op of its own is split as they are."""
+    inputs, outputs, width = storages
+    added = _biases(call, inputs) & weights if call.op in _ADDITIONS else set()
+    if not added or call.signature.output_specs[0].shape[-1] != width:
+        return
+    made_from = state.weights_of(outputs)
+    state.split_weights |= added
+    state.columns.update(dict.fromkeys(added, width))
+    state.made_from.update(dict.fromkeys(outputs, made_from | added))
+    if made_from in state.projected:
+        state.projected[made_from | added] = state.projected[made_from]
 
 
 def _biases(call: OpCall, inputs: Sequence[int]) -> set[int]:
@@ -510,6 +545,9 @@ def _result(state: _Split, devices: int, held: _Held, hardware: Hardware | None)
     )
     sent = sum(one.calls * one.bytes_each for one in collectives)
     seconds, notes = _time(state, collectives, hardware)
+    whole_ops = ", ".join(f"{op} ({many(calls, 'call')})" for op, calls in sorted(state.left_whole.items()))
+    if whole_ops:
+        notes = (*notes, f"not split, so that each device does all of it and holds its weights: {whole_ops}")
     return TensorParallel(
         devices=devices,
         flops=round(state.flops),
@@ -543,47 +581,3 @@ def _time(
         return None, (f"{hardware.name} names no link_gb_per_s, so the exchanges have no time",)
     exchanged = sum(one.calls * max(one.bytes_each / link, hardware.launch_s) for one in collectives)
     return state.seconds + exchanged, ()
-
-
-# What a sweep asks for: --sweep seq_len=128..32768 and the like.
-
-
-PARAMETERS = ("seq_len", "batch_size", "cache_len", "image_size", "layers")
-_MOST = 64
-
-
-class Sweep(Record, frozen=True, kw_only=True):
-    """A parameter and the values it takes."""
-
-    parameter: str
-    values: tuple[int, ...]
-
-
-def parse_sweep(text: str) -> Sweep:
-    """`name=first..last` doubles from first to last; `name=1,2,3` takes these values."""
-    name, equals, given = text.partition("=")
-    name = name.strip().replace("-", "_")
-    if not equals or name not in PARAMETERS:
-        msg = f"--sweep {text}: give NAME=FIRST..LAST or NAME=A,B,C with NAME one of {', '.join(PARAMETERS)}"
-        raise InputError(msg)
-    try:
-        values = _values(given)
-    except ValueError:
-        msg = f"--sweep {text}: the values must be whole numbers, as in {name}=128..4096 or {name}=1,2,4"
-        raise InputError(msg) from None
-    if not values or min(values) < 1 or len(values) > _MOST:
-        msg = f"--sweep {text}: give 1 to {_MOST} values, all at least 1, the smaller one first"
-        raise InputError(msg)
-    return Sweep(parameter=name, values=values)
-
-
-def _values(given: str) -> tuple[int, ...]:
-    first, dots, last = given.partition("..")
-    if not dots:
-        return tuple(int(value) for value in given.split(","))
-    low, high = int(first), int(last)
-    values: list[int] = []
-    while 0 < low < high and len(values) <= _MOST:
-        values.append(low)
-        low *= 2
-    return (*values, high) if 0 < int(first) <= high else ()

@@ -22,6 +22,7 @@ from torchstone.record.trace import Trace
 
 _READ_IMAGES = frozenset((Kind.CONVOLUTION, Kind.POOLING))
 _READ_MATRICES = frozenset((Kind.MATMUL, Kind.ATTENTION))
+_MATRIX_RANK = 2
 _IMAGE_RANK = 3  # at least: batch, channels, a line of pixels
 
 
@@ -59,13 +60,22 @@ class TiledForm(Record, frozen=True, kw_only=True):
         if captured == batch or not shape:
             return [self.size_bytes(tile)]
         dims = [one for one, length in enumerate(shape) if length % captured == 0]
-        known = 0 if dim is None and shape[0] == captured else dim
+        first = shape[0] == captured and (captured == 1 or shape.count(captured) == 1 or self.form is Form.IMAGE)
+        known = 0 if dim is None and first else dim
         sizes = []
         for one in (dims or [0]) if known is None else [known]:
             grown = (*shape[:one], -(-shape[one] * batch // captured), *shape[one + 1 :])
             spec = replace(self.spec, shape=grown, stride=None, storage_offset=0)
             sizes.append(_padded(spec, tile, self.form))
         return sizes
+
+    def squared_bytes(self, tile: int, captured: int, batch: int) -> int:
+        """No less than its bytes with another batch where it has one row and one column for each of it."""
+        shape = self.spec.shape
+        if len(shape) != _MATRIX_RANK:
+            return -(-self.size_bytes(tile) * batch**2 // captured**2)
+        grown = tuple(-(-length * batch // captured) for length in shape)
+        return _padded(replace(self.spec, shape=grown, stride=None, storage_offset=0), tile, self.form)
 
     def cut(self, length: int, part: int, dims: Sequence[int]) -> "TiledForm | None":
         """The part of it with fewer rows or columns: of the first of these dimensions that has the length; or None."""

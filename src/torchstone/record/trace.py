@@ -29,6 +29,8 @@ from torchstone.units import many
 
 # --- The capture of a model: everything that ran, in order, with provenance ---
 
+NOT_APPLIED = ": not applied, "  # in the note of an option that had no effect on the inputs
+
 
 class Provenance(Record, frozen=True, kw_only=True):
     """What a reader needs to make the same trace again."""

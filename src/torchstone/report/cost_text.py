@@ -24,7 +24,7 @@ from torchstone.record.unique import Fold, module_folds
 from torchstone.report.text import Paint, aligned, failure_text, paint_label, plain, tree_labels
 from torchstone.report.view.modules import ModuleRow, folded_rows, module_rows
 from torchstone.report.view.source_lines import Amounts, function_rows
-from torchstone.units import many, show_bytes, show_count, show_seconds
+from torchstone.units import many, show_bytes, show_count, show_flops, show_seconds
 
 # --- Tree, ops, totals, traffic, peak ---
 
@@ -332,7 +332,7 @@ def prediction_text(table: CostTable, trace: Trace, top: int, paint: Paint = pla
     if table.prediction is not None:
         parts += [slowest_text(table, table.prediction, trace, top, paint), _time_text(table, table.prediction, paint)]
     if table.tensor_parallel is not None:
-        parts.append(split_text(table.tensor_parallel, paint))
+        parts.append(split_text(table.tensor_parallel, paint, unit=unit_of(table)))
     if table.optimiser is not None:
         parts.append(_optimiser_text(table, paint))
     return "\n\n".join(parts)
@@ -416,7 +416,8 @@ def _largest_batch(prediction: Prediction) -> str:
     if ideal == "0":
         return "; not even a batch of 1 fits"
     about = "about " if prediction.captured_batch == 1 else ""
-    return f"; largest batch {about}" + (ideal if eager in (None, ideal) else f"{eager} eager, {ideal} ideal")
+    both = f"{ideal} ideal" if eager is None else ideal if eager == ideal else f"{eager} eager, {ideal} ideal"
+    return f"; largest batch {about}{both}"
 
 
 def _batches(least: int | None, most: int | None) -> str | None:
@@ -465,7 +466,7 @@ def _split_memory(split: TensorParallel) -> str:
     return f"fits: {answer}: {peak}"
 
 
-def split_text(split: TensorParallel, paint: Paint = plain) -> str:
+def split_text(split: TensorParallel, paint: Paint = plain, *, unit: str = "FLOPs") -> str:
     """What each device of a split does, holds and sends."""
     calls = Counter[str]()
     for one in split.collectives:
@@ -474,7 +475,7 @@ def split_text(split: TensorParallel, paint: Paint = plain) -> str:
     room = "" if split.memory_bytes is None else f" in {show_bytes(split.memory_bytes)}"
     weights = f"{show_bytes(split.weight_bytes)} of weights{room}"
     rows = [
-        ("devices", f"{split.devices}, each {show_count(split.flops)}FLOPs and {weights}"),
+        ("devices", f"{split.devices}, each {show_flops(split.flops, unit)} and {weights}"),
         *(() if split.peak_bytes is None else (("memory", _split_memory(split)),)),
         ("traffic", f"{show_bytes(split.collective_bytes)} sent by each, in {kinds or 'no collectives'}"),
     ]
@@ -490,7 +491,7 @@ def _optimiser_text(table: CostTable, paint: Paint) -> str:
         return ""
     peak_bytes = table.totals.peak_bytes + step.state_bytes
     rows = [
-        ("optimizer", f"{step.name} over {many(step.parameters, 'parameter')}: {show_count(step.flops)}FLOPs a step"),
+        ("optimizer", f"{step.name} over {many(step.parameters, 'parameter')}: {show_flops(step.flops)} a step"),
         ("states", f"{show_bytes(step.state_bytes)}, gradients {show_bytes(step.gradient_bytes)}"),
         ("peak", f"{show_bytes(peak_bytes)} with the states"),
     ]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from torchstone.record.formula import Coverage, FormulaCost, FormulaModule
 from torchstone.report.text import Paint, aligned, plain
-from torchstone.units import many, show_bytes, show_count
+from torchstone.units import many, show_bytes, show_count, show_flops
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 
@@ -35,7 +35,7 @@ def _optimizer(result: FormulaCost) -> str:
     each = step.flops // step.parameters if step.parameters else 0
     return (
         f"optimizer: one step of {step.name} is {each} FLOPs for each of {many(step.parameters, 'parameter')}, "
-        f"{show_count(step.flops)}FLOPs; {show_bytes(step.bytes_read)} read, {show_bytes(step.bytes_written)} written"
+        f"{show_flops(step.flops)}; {show_bytes(step.bytes_read)} read, {show_bytes(step.bytes_written)} written"
     )
 
 

@@ -166,6 +166,9 @@ def _with_predictions(trace: Trace, options: PricingOptions) -> CostTable:
         several = hardware is not None and hardware.devices > 1
         one = predict(trace, table, one_of_several(hardware)) if hardware and several else prediction
         split = split_over(trace, table, options.devices, one, options.optimizer)
+        if hardware is not None and several and options.devices > hardware.devices:
+            note = f"{hardware.name} has {hardware.devices} chips; the links to further ones are taken to be as fast"
+            split = msgspec.structs.replace(split, notes=(*split.notes, note))
     return msgspec.structs.replace(table, prediction=prediction, tensor_parallel=split, optimiser=optimizer)
 
 

@@ -54,11 +54,14 @@ def load_trace(
     """
     saved = saved_trace(request.model)
     if saved is not None:
-        fixed = [*keywords, *([f"--cache {request.options.cache}"] if request.options.needs_own_cache else [])]
-        if fixed:
+        if fixed := [*keywords, *_given_of_a_run(request)]:
             msg = f"{saved} is a finished run, so {', '.join(fixed)} cannot be changed; give the model itself"
             raise ModelInputsError(msg)
-        return load_record(saved, Trace)
+        trace = load_record(saved, Trace)
+        if request.backward and trace.failure is None and trace.recorded_ops.forward_calls == trace.size.op:
+            msg = f"{saved} is a finished run without a backward pass; give the model itself with --backward"
+            raise ModelInputsError(msg)
+        return trace
     kept = kept_trace(request, progress, keywords=keywords)
     if kept is not None:
         return set_fields(kept, provenance=set_fields(kept.provenance, command=request.command))
@@ -71,6 +74,14 @@ def load_trace(
         trace = _captured(request, progress, keywords)
     keep_capture(key, trace, seen.files())
     return trace
+
+
+def _given_of_a_run(request: ModelRequest) -> list[str]:
+    """The options that were given of how a model is built and called; a paged cache is a matter of prices alone."""
+    options = request.options
+    names = [name for name in options.given_input_options() if name != "cache" or options.needs_own_cache]
+    names += [name for name in ("dtype", "layers", "pretrained", *options.given_media()) if getattr(options, name)]
+    return [f"--{name.replace('_', '-')}" for name in names] + (["--inputs"] if request.inputs else [])
 
 
 def kept_trace(

@@ -37,6 +37,17 @@ def test_the_cards_say_flops_bytes_peak_and_time(tmp_path: Path) -> None:
         "FLOPs", "Bytes moved", "Peak memory", "Predicted time", "Fits in memory",
     ]  # fmt: skip
     assert found.cards[0].value == "816"
+    assert found.cards[3].value.startswith("at least ")  # a bound, as the terminal calls it
+
+
+def test_the_roof_is_that_of_the_rate_that_the_times_have(tmp_path: Path) -> None:
+    """A device without a rate for float32 multiplies it at another one, which need not be its highest."""
+    trace, table = trace_and_costs(predicted=False)
+    rates = {"bfloat16": 2e12, "float8": 8e12}
+    predicted = msgspec.structs.replace(table, prediction=predict(trace, table, device(peak_flops=rates)))
+    roof = view(tmp_path, trace, predicted).settings["roof"]
+    assert isinstance(roof, dict)
+    assert roof["peak_flops"] == 2e12
 
 
 def test_without_a_device_nothing_is_predicted(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from functools import partial
 import msgspec
 
 from torchstone.cost.formats import with_formats
+from torchstone.cost.roofline import rated_as
 from torchstone.record import codec
 from torchstone.record.cost import CostTable, Fits
 from torchstone.record.trace import Trace
@@ -72,7 +73,8 @@ def _roof(table: CostTable) -> dict[str, object] | None:
     if table.prediction is None:
         return None
     hardware = table.prediction.hardware
-    rates = [hardware.peak_flops[dtype] for dtype in table.conventions.dtypes if dtype in hardware.peak_flops]
+    multiplied = [one for one in table.conventions.dtypes if one in hardware.peak_flops or "float" in one]
+    rates = [hardware.peak_flops[rated_as(hardware, dtype)[0]] for dtype in multiplied]
     return {
         "title": hardware.title,
         "peak_flops": max(rates or hardware.peak_flops.values()),
@@ -145,8 +147,8 @@ def _predicted_cards(table: CostTable) -> list[Card]:
     return [
         Card(
             title="Predicted time",
-            value=show_seconds(found.total_s),
-            detail=f"op by op, by published rates of {found.hardware.title}: {bounds}; not measured",
+            value=f"at least {show_seconds(found.total_s)}",
+            detail=f"a bound, op by op, by published rates of {found.hardware.title}: {bounds}; not measured",
         ),
         Card(
             title="Fits in memory",

@@ -1,7 +1,7 @@
 import pytest
 
-from torchstone.cost.scaling import parse_sweep
 from torchstone.errors import InputError
+from torchstone.workflows.cost_sweep import parse_sweep
 
 
 def test_two_dots_double_up_to_the_last() -> None:
