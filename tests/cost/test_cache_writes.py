@@ -178,3 +178,19 @@ def test_states_that_are_replaced_unseen_are_named(*, in_place: bool) -> None:
     assert table.cache.size_bytes == size
     assert _written(table) == (size if in_place else 0)
     assert any("not in the bytes written" in note for note in table.notes) is not in_place
+
+
+class Copied(nn.Module):
+    """Copies its cache as often as code may that converts it for each of many layers."""
+
+    def forward(self, x: Tensor, past_key_values: Tensor) -> tuple[Tensor, Tensor]:
+        cache = past_key_values
+        for _ in range(1500):
+            cache = cache.clone()
+        return x + 1, torch.cat([cache, x[:, None]], 2)
+
+
+def test_a_long_chain_of_copies_is_followed_to_its_end() -> None:
+    trace = capture(Copied(), (torch.zeros(2, 1, 8), torch.zeros(2, 1, 5, 8)))
+
+    assert _written(price(trace)) == 2 * 8 * _FLOAT

@@ -29,6 +29,8 @@ class _Content(Record, frozen=True, kw_only=True):
 
     def part(self, shape: tuple[int, ...], elements: int) -> int:
         """How many elements of a view are new: a window keeps the last tokens, any other part has its share of them."""
+        if self.new >= self.total:
+            return elements
         others = [one for one, length in enumerate(self.shape) if len(self.shape) != len(shape) or length != shape[one]]
         if not others or others == [self.dim]:
             return min(self.new, elements)
@@ -64,12 +66,34 @@ class _Origins:
 
     def content(self, storage: int) -> _Content:
         """Follow a piece of memory back; what is reached twice, or is no cache of before, is new."""
-        if storage not in self._known:
-            self._known[storage] = _Content(new=1, total=1)  # while it is looked at
-            rows = self._writers.get(storage, ())
+        for one in self._before(storage):
+            self._known[one] = _Content(new=1, total=1)  # while it is looked at
+            rows = self._writers.get(one, ())
             if rows:
-                self._known[storage] = self._written(rows[0], rows[1:])
+                self._known[one] = self._written(rows[0], rows[1:])
         return self._known[storage]
+
+    def _before(self, storage: int) -> list[int]:
+        """All that a piece of memory comes from and is not known yet, the last written last: chains may be long."""
+        last: dict[int, int] = {}
+        open_ends = [storage]
+        while open_ends:
+            one = open_ends.pop()
+            if one in self._known or one in last:
+                continue
+            rows = self._writers.get(one, ())
+            last[one] = rows[-1] if rows else -1
+            for row in rows:
+                if self._passes_on(row):
+                    open_ends += [self._table.storage_of[tensor] for tensor in self._ops.inputs[row]]
+        return sorted(last, key=last.__getitem__)
+
+    def _passes_on(self, row: int) -> bool:
+        """Whether a call gives elements of its inputs on."""
+        signature = self._signature(row)
+        name = _name(signature).removesuffix("_")
+        copies = self._kinds[self._ops.signature_of[row]] is Kind.COPY or name == "copy"
+        return copies or signature.op in _JOINS or name in _PUTS
 
     def _written(self, first: int, later: Sequence[int]) -> _Content:
         made = self._made(first, is_written_to=bool(later))
