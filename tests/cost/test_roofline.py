@@ -2,6 +2,7 @@ import warnings
 from datetime import date
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 from msgspec.structs import replace
@@ -404,3 +405,26 @@ def test_a_file_says_whether_a_device_has_a_caching_allocator(tmp_path: Path) ->
     path.write_text(path.read_text(encoding="utf-8").replace("caching_allocator = true", 'caching_allocator = "no"'))
     with pytest.raises(InputError, match=r"caching_allocator in .* must be true or false, not 'no'"):
         find_hardware(str(path))
+
+
+# --- What documents say of a prediction ---
+
+
+def test_a_document_says_what_the_times_are_and_whether_the_model_fits() -> None:
+    trace = _adds()
+    gpu = replace(find_hardware("a100"), memory_bytes=18 << 20)
+
+    document = msgspec.json.decode(msgspec.json.encode(predict(trace, price(trace), gpu)))
+
+    assert document["fits"]
+    assert document["fits_in_memory"] == "between"
+    assert "not a measurement" in document["basis"]
+
+
+def test_nothing_is_said_to_fit_where_lifetimes_were_not_observed() -> None:
+    trace = replace(_adds(), eager_memory=None)
+
+    found = predict(trace, price(trace), find_hardware("a100"))
+
+    assert found.verdict is Fits.UNKNOWN
+    assert predict(trace, price(trace), replace(found.hardware, memory_bytes=1)).verdict is Fits.NO

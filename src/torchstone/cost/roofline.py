@@ -245,6 +245,7 @@ _FALLBACKS = {
     "block_float8": ("bfloat16", "float16", "float32"),
 }
 _RATED = ("tfloat32", *_FALLBACKS)  # names of rates; any other element type of torch may have one of its own
+BASIS = "a roofline: a bound by published rates, not a measurement"
 _MATMULS = frozenset((Kind.MATMUL, Kind.CONVOLUTION, Kind.ATTENTION, Kind.RECURRENT))
 
 
@@ -264,7 +265,7 @@ def predict(trace: Trace, table: CostTable, hardware: Hardware, *, states_bytes:
             by_bound[found.bound] += found.seconds * cost.calls
     batches = largest_batches(trace, table, hardware.memory_bytes - states_bytes)
     reserved = table.peak.reserved_bytes if hardware.caching_allocator and not states_bytes else None
-    return Prediction(
+    prediction = Prediction(
         hardware=hardware,
         total_s=sum(by_bound.values()),
         by_bound_s=by_bound,
@@ -283,7 +284,9 @@ def predict(trace: Trace, table: CostTable, hardware: Hardware, *, states_bytes:
         captured_batch=batches.captured,
         notes=(*roof.notes(), *_allocator_notes(trace, hardware, reserved)),
         unsized=table.peak.unsized,
+        basis=BASIS,
     )
+    return replace(prediction, fits_in_memory=prediction.verdict)
 
 
 def _allocator_notes(trace: Trace, hardware: Hardware, reserved: int | None) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ class Fits(StrEnum):
     YES = "yes"
     NO = "no"
     BETWEEN = "between"  # only if memory is freed earlier, or with less rounding and gaps, than eager PyTorch does
-    UNKNOWN = "unknown"  # what has a known size fits; there are tensors whose size is not known
+    UNKNOWN = "unknown"  # what is known fits; there are tensors of unknown size, or eager lifetimes were not observed
 
 
 class OpPrediction(Record, frozen=True, kw_only=True):
@@ -98,15 +98,17 @@ class Prediction(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     plan: DevicePlan | None = None  # None: not asked for
     unsized: Count = 0  # tensors of unknown size, such as sparse ones, which are missing in the peak
+    fits_in_memory: Fits | None = None  # `verdict`, as documents have it; None: of an earlier version
+    basis: str = ""  # what the times are
 
     @property
     def verdict(self) -> "Fits":
         """Whether the model fits: at both ends of the peak, at neither, or at the ideal end alone."""
         if self.peak_bytes > self.hardware.memory_bytes:
             return Fits.NO
-        if self.unsized:
+        if self.unsized or self.eager_peak_bytes is None:  # the ideal end alone is a lower bound
             return Fits.UNKNOWN
-        largest = max(self.eager_peak_bytes or 0, self.reserved_peak_bytes or 0)
+        largest = max(self.eager_peak_bytes, self.reserved_peak_bytes or 0)
         return Fits.YES if largest <= self.hardware.memory_bytes else Fits.BETWEEN
 
 

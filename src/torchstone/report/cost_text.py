@@ -360,7 +360,7 @@ def _time_text(table: CostTable, prediction: Prediction, paint: Paint) -> str:
         ("ideal", f"{show_seconds(prediction.ideal_s)} when everything overlaps (lower bound)"),
         ("fits", _fits(prediction)),
         *([("tiles", _padding_text(table, prediction.hardware.tile))] if prediction.hardware.tile else []),
-        ("source", f"{hardware.source}; a roofline: a bound by published rates, not a measurement"),
+        ("source", f"{hardware.source}; {prediction.basis}"),
         *(() if prediction.plan is None else plan_rows(prediction.plan)),
     ]
     rows.extend(("note", note) for note in prediction.notes)

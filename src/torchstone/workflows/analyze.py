@@ -327,7 +327,7 @@ def _fits(run: _Run, trace: Trace, device: str) -> _Answer:
         short = f"does not fit on {device}" if too_large else f"does not run on a mock {device}"
         return _Answer(sentences, good=False, short=short)
     if found.verdict is Fits.BETWEEN:
-        answer = f"It fits on {device} only if memory is freed earlier than eager PyTorch frees it: {size}."
+        answer = f"It fits on {device} only if less is held at a time than eager PyTorch holds: {size}."
         return _Answer((answer, *executed), good=False, short=f"may not fit on {device}")
     if found.verdict is Fits.UNKNOWN:
         answer = f"Whether it fits on {device} is not known: it takes {size}."
