@@ -404,11 +404,12 @@ def _fits(prediction: Prediction) -> str:
     close = show_bytes(prediction.peak_bytes) == memory and left_bytes
     unsized = f"; the size of {many(prediction.unsized, 'tensor')} is not known" if prediction.unsized else ""
     margin = f" ({show_bytes(abs(left_bytes))} {'left' if left_bytes > 0 else 'too much'})" if close else ""
-    batch = _largest_batch(prediction)
+    batch = largest_batch_text(prediction)
     return f"{prediction.verdict.value}: {needed_memory(prediction)} of {memory}{margin}{unsized}{batch}"
 
 
-def _largest_batch(prediction: Prediction) -> str:
+def largest_batch_text(prediction: Prediction) -> str:
+    """The batches that fit, as the end of a sentence; empty where none is known."""
     ideal = _batches(prediction.largest_batch, prediction.largest_batch_at_most)
     eager = _batches(prediction.eager_largest_batch, prediction.eager_largest_batch_at_most)
     if ideal is None:
@@ -462,11 +463,11 @@ def _split_memory(split: TensorParallel) -> str:
     peak = f"{show_bytes(split.peak_bytes or 0)} at the peak of each{cache} (ideal)"
     if split.memory_bytes is None:
         return peak
-    answer = {True: "yes", False: "no", None: "unknown"}[split.fits]
+    answer = {True: "yes, with ideal lifetimes", False: "no", None: "unknown"}[split.fits]
     return f"fits: {answer}: {peak}"
 
 
-def split_text(split: TensorParallel, paint: Paint = plain, *, unit: str = "FLOPs") -> str:
+def split_rows(split: TensorParallel, unit: str = "FLOPs") -> list[tuple[str, str]]:
     """What each device of a split does, holds and sends."""
     calls = Counter[str]()
     for one in split.collectives:
@@ -482,7 +483,12 @@ def split_text(split: TensorParallel, paint: Paint = plain, *, unit: str = "FLOP
     if split.seconds is not None:
         rows.append(("predicted", f"at least {show_seconds(split.seconds)} with collectives"))
     rows.extend(("note", note) for note in split.notes)
-    return aligned([(paint_label(label, paint), value) for label, value in rows], header=False)
+    return rows
+
+
+def split_text(split: TensorParallel, paint: Paint = plain, *, unit: str = "FLOPs") -> str:
+    """The same as lines."""
+    return aligned([(paint_label(label, paint), value) for label, value in split_rows(split, unit)], header=False)
 
 
 def _optimiser_text(table: CostTable, paint: Paint) -> str:

@@ -10,6 +10,7 @@ from torchstone.capture import capture
 from torchstone.cost import price
 from torchstone.cost.formats import with_formats
 from torchstone.cost.roofline import predict
+from torchstone.cost.scaling import split_over
 from torchstone.record import codec
 from torchstone.record.cost import Conventions, CostTable, Formats
 from torchstone.record.trace import Trace
@@ -17,6 +18,7 @@ from torchstone.report.render import write_report
 from torchstone.report.section import ReportFolder, SectionView, Tone
 from torchstone.report.sections import cost
 from torchstone.report.view.cost import advice
+from torchstone.units import show_bytes, show_flops
 
 
 def trace_and_costs(*, predicted: bool = True) -> tuple[Trace, CostTable]:
@@ -38,6 +40,18 @@ def test_the_cards_say_flops_bytes_peak_and_time(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert found.cards[0].value == "816"
     assert found.cards[3].value.startswith("at least ")  # a bound, as the terminal calls it
+
+
+def test_the_cards_say_the_largest_batch_and_what_each_of_several_devices_holds(tmp_path: Path) -> None:
+    trace, table = trace_and_costs()
+    parts = split_over(trace, table, 2, table.prediction)
+    found = view(tmp_path, trace, msgspec.structs.replace(table, tensor_parallel=parts))
+    fits, each = found.cards[4:]
+    assert "; largest batch " in fits.detail
+    assert each.title == "Each of 2 devices"
+    assert each.value == f"{show_flops(parts.flops)}, {show_bytes(parts.weight_bytes)} of weights"
+    assert each.detail.startswith("memory: fits: yes, with ideal lifetimes: ")
+    assert f"traffic: {show_bytes(parts.collective_bytes)} sent by each" in each.detail
 
 
 def test_the_roof_is_that_of_the_rate_that_the_times_have(tmp_path: Path) -> None:

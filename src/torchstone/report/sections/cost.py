@@ -9,7 +9,7 @@ from torchstone.cost.roofline import rated_as
 from torchstone.record import codec
 from torchstone.record.cost import CostTable, Fits
 from torchstone.record.trace import Trace
-from torchstone.report.cost_text import formats_text, needed_memory
+from torchstone.report.cost_text import formats_text, largest_batch_text, needed_memory, split_rows
 from torchstone.report.section import (
     Card,
     Chart,
@@ -27,7 +27,7 @@ from torchstone.report.section import (
     Tone,
 )
 from torchstone.report.view.cost import advice, bound_shares, signature_rows, traffic_rows
-from torchstone.units import many, show_bytes, show_count, show_seconds
+from torchstone.units import many, show_bytes, show_count, show_flops, show_seconds
 
 NAME = "cost"
 FILE = "cost.json"
@@ -112,7 +112,7 @@ def _cards(table: CostTable) -> tuple[Card, ...]:
             f"{show_bytes(table.peak.activations_bytes)} activations{_tiles(table)}{_eager(table)}",
         ),
     ]
-    return tuple(cards + _predicted_cards(table))
+    return tuple(cards + _predicted_cards(table) + _split_cards(table))
 
 
 def _advice_table(table: CostTable) -> tuple[Table, ...]:
@@ -153,9 +153,26 @@ def _predicted_cards(table: CostTable) -> list[Card]:
         Card(
             title="Fits in memory",
             value=found.verdict.value,
-            detail=f"{needed_memory(found)} of {show_bytes(found.hardware.memory_bytes)}",
+            detail=f"{needed_memory(found)} of {show_bytes(found.hardware.memory_bytes)}{largest_batch_text(found)}",
             tone={Fits.YES: Tone.GOOD, Fits.NO: Tone.BAD}.get(found.verdict, Tone.WARNING),
         ),
+    ]
+
+
+def _split_cards(table: CostTable) -> list[Card]:
+    """What each of several devices does, holds and sends."""
+    split = table.tensor_parallel
+    if split is None:
+        return []
+    unit = "FLOPs" if table.conventions.multiply_add > 1 else "MACs"
+    rows = [f"{label}: {value}" for label, value in split_rows(split, unit) if label not in ("devices", "note")]
+    return [
+        Card(
+            title=f"Each of {split.devices} devices",
+            value=f"{show_flops(split.flops, unit)}, {show_bytes(split.weight_bytes)} of weights",
+            detail="; ".join(rows),
+            tone=Tone.BAD if split.fits is False else Tone.PLAIN,
+        )
     ]
 
 
@@ -302,4 +319,5 @@ def _notes(table: CostTable) -> tuple[str, ...]:
         *table.prediction.notes,
     ]  # fmt: skip
     formats = [f"Number formats: {formats_text(table)}"] if table.conventions.formats.source else []
-    return (*unpriced, *predicted, *formats, *table.notes)
+    split = () if table.tensor_parallel is None else table.tensor_parallel.notes
+    return (*unpriced, *predicted, *formats, *table.notes, *split)
