@@ -1,8 +1,11 @@
-from typing import cast
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.capture.nets import Feed, Stack
 from torchstone.capture import capture
@@ -89,3 +92,31 @@ def test_repeated_layers_are_all_run() -> None:
 
     assert trace.provenance.reused_ops == 0
     assert trace.ops.forward_calls < len(trace.ops)
+
+
+class _SeenByTorch(TorchDispatchMode):
+    """The names of the ops that torch calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("mode", ["fake", "cpu"])
+@pytest.mark.parametrize("activation", [nn.SiLU, nn.Mish, partial(nn.ChannelShuffle, 2)])
+def test_an_op_that_consists_of_others_and_has_a_kernel_is_recorded_as_one(
+    activation: Callable[[], nn.Module], mode: str
+) -> None:
+    """As `silu_backward` in every training step of a Llama."""
+    model, x = nn.Sequential(nn.Conv2d(4, 4, 1), activation()), torch.rand(2, 4, 5, 5)
+
+    trace = capture(model, x, mode, backward=True)
+    with _SeenByTorch() as seen:
+        result = model(x)
+        result.backward(torch.ones_like(result))
+
+    assert [call.op for call in trace.ops] == seen.names

@@ -34,11 +34,11 @@ def is_composite(op: KernelOp) -> bool:
 
 
 def _consists_of_others(op: KernelOp) -> bool:
-    return (
-        not isinstance(op, HigherOrderOperator)
-        and op._can_decompose()
-        and torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
-    )
+    """An op that has a kernel of its own, too, runs as one: `silu_backward`."""
+    if isinstance(op, HigherOrderOperator) or not op._can_decompose():
+        return False
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has_kernel(op.name(), "CompositeImplicitAutograd") and not has_kernel(op.name(), "CPU")
 
 
 @cache
