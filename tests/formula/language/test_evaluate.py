@@ -72,7 +72,7 @@ def test_a_hostile_formula_ends_fast(text: str) -> None:
     with pytest.raises(FormulaError, match="bits"):
         evaluate(parse(text), {"B": 10**6})
 
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < 20  # as written, it would take years; a busy machine takes a second
 
 
 def test_the_budget_of_steps_is_kept() -> None:

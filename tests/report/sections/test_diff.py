@@ -18,7 +18,7 @@ def test_cards_say_how_much_changed_or_that_nothing_did(tmp_path: Path) -> None:
     assert weights.ratio is not None
     assert cards["Parameter bytes"].value == f"{weights.ratio:.3g}x"
     assert ", now " in cards["Parameter bytes"].detail
-    assert (cards["Fits"].value, cards["Fits"].detail) == ("yes", "same")
+    assert (cards["Fits"].value, cards["Fits"].detail) == ("unknown", "same")  # eager lifetimes were not observed
     assert view.banner is not None
     assert "modules added" in view.banner.text
 
