@@ -49,8 +49,8 @@ def test_the_cards_say_the_largest_batch_and_what_each_of_several_devices_holds(
     fits, each = found.cards[4:]
     assert "; largest batch " in fits.detail
     assert each.title == "Each of 2 devices"
-    assert each.value == f"{show_flops(parts.flops)}, {show_bytes(parts.weight_bytes)} of weights"
-    assert each.detail.startswith("memory: fits: yes, with ideal lifetimes: ")
+    assert each.value == show_bytes(parts.weight_bytes)
+    assert each.detail.startswith(f"of weights, {show_flops(parts.flops)}; memory: fits: yes, with ideal lifetimes: ")
     assert f"traffic: {show_bytes(parts.collective_bytes)} sent by each" in each.detail
 
 

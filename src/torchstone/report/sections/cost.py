@@ -169,8 +169,8 @@ def _split_cards(table: CostTable) -> list[Card]:
     return [
         Card(
             title=f"Each of {split.devices} devices",
-            value=f"{show_flops(split.flops, unit)}, {show_bytes(split.weight_bytes)} of weights",
-            detail="; ".join(rows),
+            value=show_bytes(split.weight_bytes),
+            detail="; ".join((f"of weights, {show_flops(split.flops, unit)}", *rows)),
             tone=Tone.BAD if split.fits is False else Tone.PLAIN,
         )
     ]
