@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from torchstone.capture.ops import map_tensors, tensors_in
 from torchstone.capture.shape_rules import ShapeRules
+from torchstone.capture.view_rules import KERNEL_LAYOUTS
 
 aten = torch.ops.aten
 CALLS = 40
@@ -193,3 +194,39 @@ def test_what_a_rule_does_not_cover_is_left_to_fake_tensors() -> None:
         wrong = (image, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
     assert ShapeRules(mode).run(aten.convolution.default, wrong, {}, [image, weight]) is None
     assert ShapeRules(mode).run(aten.cumsum.default, (image, 1), {}, [image]) is None
+
+
+def _gradients(dice: Random, shape: list[int]) -> Iterator[tuple[OpOverload, tuple[Any, ...]]]:
+    """Backward ops on a gradient and an input that lie in memory in several ways."""
+    grad, x = (_tensor(dice, shape, torch.float32) for _ in range(2))
+    batch, channels, height, width = shape
+    mean, scale = torch.zeros(batch, channels, height, 1), torch.ones(batch, channels, height, 1)
+    last, each = torch.ones(width), torch.ones(channels)
+    yield aten.native_layer_norm_backward.default, (grad, x, [width], mean, scale, last, last, [True] * 3)
+    stat = torch.zeros(batch, 2), torch.ones(batch, 2)
+    sizes = batch, channels, height * width, 2
+    yield aten.native_group_norm_backward.default, (grad, x, *stat, each, *sizes, [True] * 3)
+    yield aten.native_batch_norm_backward.default, (grad, x, *[each] * 5, True, 1e-5, [True] * 3)
+    yield aten.native_batch_norm.default, (x, *[each] * 4, False, 0.1, 1e-5)
+    yield aten._log_softmax_backward_data.default, (grad, x, dice.choice([1, -1]), torch.float32)
+    yield aten.glu_backward.default, (_tensor(dice, [*shape[:-1], width // 2], torch.float32), x, -1)
+    yield aten.mse_loss_backward.default, (grad, x, torch.rand(shape), 0)
+    yield aten.native_dropout_backward.default, (grad, x > 0, 2.0)
+    yield aten.elu_backward.default, (grad, 1.0, 1.0, 1.0, False, x)
+    yield aten.hardtanh_backward.default, (grad, x, 0.0, 1.0)
+    yield aten.softplus_backward.default, (grad, x, 1, 20)
+    yield aten.logit_backward.default, (grad, x, None)
+    yield from ((getattr(aten, name).default, (grad, x)) for name in ("hardswish_backward", "hardsigmoid_backward"))
+
+
+def test_layouts_of_kernels_that_torch_has_other_rules_for_are_those_of_the_kernels() -> None:
+    dice = Random(1)  # noqa: S311 - no secret
+    asked: set[OpOverload] = set()
+    for _ in range(30):
+        shape = [dice.choice([2, 3]), dice.choice([4, 6]), dice.choice([2, 5]), dice.choice([4, 8])]
+        for op, args in _gradients(dice, shape):
+            asked.add(op)
+            made = op(*args)
+            first = made[0] if isinstance(made, tuple) else made
+            assert KERNEL_LAYOUTS[op](*args) == first.stride(), (op, [one.stride() for one in tensors_in(args)])
+    assert asked == set(KERNEL_LAYOUTS)

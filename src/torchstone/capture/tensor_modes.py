@@ -13,7 +13,6 @@ from weakref import ref
 import torch
 from torch import Tensor, UntypedStorage, nn
 from torch._ops import OpOverload
-from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -21,6 +20,7 @@ from torchstone.capture.assumed_values import NO_VALUES, AssumedValues
 from torchstone.capture.ops import MASKS, map_tensors, schema_of, tensors_in
 from torchstone.capture.shape_rules import MADE_SMALL, Looks, Recipe, ShapeRules, changes_only_values, is_ordinary
 from torchstone.capture.tables import storage_pointer
+from torchstone.capture.view_rules import KERNEL_LAYOUTS
 
 _CPU = torch.device("cpu")
 _META = torch.device("meta")
@@ -46,7 +46,6 @@ _NEW_STRIDED = torch.ops.aten.new_empty_strided.default
 _ALIGNMENT_BYTES = 16  # of the rows of a grouped matmul
 _CONVOLUTION = torch.ops.aten.convolution.default
 _VIEW = torch.ops.aten.view.default
-_BATCH_NORM = torch.ops.aten.native_batch_norm.default
 _BATCH_NORM_BACKWARD = torch.ops.aten.native_batch_norm_backward.default
 _COPY = torch.ops.aten._to_copy.default
 _DECOMPOSED_ATTENTION = torch.ops.aten._safe_softmax.default
@@ -484,11 +483,9 @@ class FakeWorld(StandInWorld):
             result: Any = op(*args, **kwargs)
         if op is _VIEW and 1 in result.shape and not args[0].is_contiguous():
             return self._viewed(args[0], result)
-        if op is _BATCH_NORM and not args[0].is_contiguous():
-            return (self._normalised(args[0], result[0]), *result[1:])
         if op is _BATCH_NORM_BACKWARD and not args[-1][0]:  # torch's rule gives a gradient that nobody asks for
             return (None, *result[1:])
-        return result
+        return self._laid_out(KERNEL_LAYOUTS[op](*args), result) if op in KERNEL_LAYOUTS else result
 
     def _viewed(self, given: Tensor, result: Tensor) -> Tensor:
         """Give dimensions of size 1 the strides that a real view has: later ops choose their kernels by these."""
@@ -499,15 +496,16 @@ class FakeWorld(StandInWorld):
         with self._mode:
             return result.as_strided(result.shape, strides)
 
-    def _normalised(self, given: Tensor, result: Tensor) -> Tensor:
-        """A real batch norm writes its result in channels-last order or contiguously, never as its input lies."""
-        expected = torch.empty(given.shape, device=_META, memory_format=suggest_memory_format(given))
-        if expected.stride() == result.stride():
+    def _laid_out(self, strides: tuple[int, ...], result: Any) -> Any:
+        """The first result of an op as its kernel writes it."""
+        if isinstance(result, tuple):
+            return (self._laid_out(strides, result[0]), *result[1:])
+        if result is None or result.stride() == strides or not result.numel():
             return result
         with self._mode:
-            return torch.empty_strided(
-                expected.shape, expected.stride(), dtype=result.dtype, device=result.device
-            ).requires_grad_(result.requires_grad)
+            return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device).requires_grad_(
+                result.requires_grad
+            )
 
 
 class MetaWorld(StandInWorld):
