@@ -69,7 +69,7 @@ class Exchanged(dict[str, Any]):
 def exchanged(modules: list[nn.Module], exchange: Exchange, let_go: Callable[[Tensor], None]) -> Iterator[None]:
     """While open, each parameter and buffer of the modules is what `exchange` makes of it.
 
-    `let_go` is told each of those before that no module holds any more, because another one took its place.
+    `let_go` is called with each tensor of before that no module holds any more, because another one took its place.
     """
     before = [(vars(module), name, vars(module)[name]) for module in modules for name in _HOLDERS]
 
