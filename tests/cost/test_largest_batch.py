@@ -196,6 +196,11 @@ def test_gradients_of_weights_in_another_format_do_not_grow_with_the_batch() -> 
     assert least.largest_batch > 0.9 * exact
 
 
+def test_a_model_without_an_op_holds_its_input() -> None:
+    found = prediction(nn.Identity(), torch.ones(2, 250), memory_bytes=10_000)
+    assert (found.largest_batch, found.largest_batch_at_most, found.eager_largest_batch) == (10, 10, 10)
+
+
 class Widths(nn.Module):
     """A table made of weights alone, whose rows may be as many as a captured batch."""
 

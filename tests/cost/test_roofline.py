@@ -397,6 +397,15 @@ def test_what_is_reserved_is_not_known_for_sizes_that_did_not_run() -> None:
         assert any("the sizes are not those of the run" in note for note in found.notes)
 
 
+def test_what_is_reserved_is_not_known_where_lifetimes_were_not_observed() -> None:
+    trace = replace(_adds(), eager_memory=None)
+
+    found = predict(trace, price(trace), find_hardware("a100"))
+
+    assert found.reserved_peak_bytes is None
+    assert any("eager lifetimes were not observed" in note for note in found.notes)
+
+
 def test_a_file_says_whether_a_device_has_a_caching_allocator(tmp_path: Path) -> None:
     path = tmp_path / "gpu.toml"
     path.write_text(hardware_toml(find_hardware("h100")), encoding="utf-8")

@@ -64,7 +64,8 @@ def live_memory(short: Short, storages: Storages) -> LiveMemory:
 def peak_bytes(short: Short, storages: Storages, lives: Lives) -> int:
     """The most bytes that are held at a time; `lives` do not depend on the sizes of the storages."""
     pieces = [_per_block(run, storages, lives) for run in short.runs]
-    return max(_spread(short, storages, lives, pieces), default=0)
+    before = sum(map(storages.whole_size, storages.names))  # all there is where nothing runs
+    return max(_spread(short, storages, lives, pieces), default=before)
 
 
 def _spread(short: Short, storages: Storages, lives: Lives, pieces: Sequence[_PerBlock]) -> list[int]:

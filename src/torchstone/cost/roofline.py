@@ -292,8 +292,12 @@ def predict(trace: Trace, table: CostTable, hardware: Hardware, *, states_bytes:
 def _allocator_notes(trace: Trace, hardware: Hardware, reserved: int | None) -> tuple[str, ...]:
     if not hardware.caching_allocator or reserved is not None:
         return ()
-    reused = trace.provenance.reused_ops
-    why = "equal layers were not run; --no-reuse runs them" if reused else "the sizes are not those of the run"
+    if trace.provenance.reused_ops:
+        why = "equal layers were not run; --no-reuse runs them"
+    elif trace.eager_memory is None:
+        why = "eager lifetimes were not observed"
+    else:
+        why = "the sizes are not those of the run"
     return (f"what PyTorch's caching allocator reserves, with rounding and fragmentation, is not known: {why}",)
 
 
