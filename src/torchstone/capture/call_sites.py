@@ -34,6 +34,7 @@ class CallSites:
         self._kinds: dict[int, int] = {id(began): _BEGAN, id(calls_module): _CALLS_MODULE}
         self._numbers: dict[tuple[int, int, int], int] = {}  # by outer site, code and line
         self._running: list[int] = []  # the sites of the module calls that are running, the innermost last
+        self.runs_no_line = False  # whether all that the innermost module runs is code of others
 
     @property
     def of_call(self) -> int:
@@ -50,7 +51,7 @@ class CallSites:
 
     def here(self) -> int:
         """The call site that is running, or -1 where no code of the model is."""
-        return self._read(sys._getframe(1))
+        return self._running[-1] if self.runs_no_line else self._read(sys._getframe(1))
 
     def _read(self, frame: FrameType | None) -> int:
         places: list[tuple[int, int]] = []

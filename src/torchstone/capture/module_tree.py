@@ -240,6 +240,14 @@ _SIZES = frozenset({(int,) * length for length in range(1, 5)})
 _BOOKKEEPING = frozenset(vars(nn.Module())) | {"training", "_compiled_call_impl"}
 
 
+_CALL_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+def is_of_torch(module: nn.Module) -> bool:
+    """Whether a module is a single layer of torch, so that its ops come from the line that calls it."""
+    return not module._modules and type(module).__module__.startswith("torch.")
+
+
 class ModuleTree:
     """The modules of one model with the numbers the trace gives them."""
 
@@ -250,6 +258,7 @@ class ModuleTree:
         self.other_paths: dict[int, list[str]] = {}
         self.number_of: dict[int, int] = {}  # id(module) -> number
         self._layers: list[set[int]] = []  # for each module: the layer numbers in it and below it
+        self._facts: dict[int, tuple[int, int | None, bool]] = {}  # by id: of modules that were called
         self._ends: list[int] = []  # for each module: the number after its last descendant
         self._walk(model, "", -1)
 
@@ -275,6 +284,15 @@ class ModuleTree:
         """The number of the layer that a module is or lies in; None where it belongs to none or to several."""
         layers = self._layers[self.number_of[id(module)]]
         return next(iter(layers)) if len(layers) == 1 else None
+
+    def facts(self, module: nn.Module) -> tuple[int, int | None, bool]:
+        """The number of a module, that of its layer, and whether no line of the model runs in its call."""
+        known = self._facts.get(id(module))
+        if known is None:
+            own = vars(module)
+            runs_no_line = is_of_torch(module) and "forward" not in own and not any(map(own.get, _CALL_HOOKS))
+            known = self._facts[id(module)] = (self.number_of[id(module)], self.layer_of(module), runs_no_line)
+        return known
 
     def span(self, module: nn.Module) -> range:
         """The numbers of a module and everything below it."""

@@ -23,7 +23,7 @@ from torchstone.capture.fingerprint import (
     key_of,
     values_of,
 )
-from torchstone.capture.module_tree import IndexReads, ModuleTree
+from torchstone.capture.module_tree import IndexReads, ModuleTree, is_of_torch
 from torchstone.capture.ops import OpColumns, OpRecorder
 from torchstone.capture.shape_rules import Looks
 from torchstone.capture.tables import CallColumns, TensorColumns
@@ -375,7 +375,7 @@ class Reuse:
         # Which tensors are one, and which share memory, decides what views and in-place ops do. It also makes a copy
         # well defined: each tensor and storage of the template stands for exactly one here.
         storages = [self._tensors.storage_of[number] for number in asked.numbers]
-        line = -1 if _runs_no_line(module) else asked.site  # a copy has the lines of what it is a copy of
+        line = -1 if is_of_torch(module) else asked.site  # a copy has the lines of what it is a copy of
         asked.key = (fingerprint.key, given, seen, _sharing(asked.numbers), _sharing(storages), _modes(), line)
         return asked
 
@@ -577,12 +577,7 @@ def _is_simple(value: object) -> bool:
 
 def _is_quick(module: nn.Module, alike: int) -> bool:
     """Whether a module runs an op or two of torch: unless very many do, to run it is as quick as to compare it."""
-    return _runs_no_line(module) and (alike < _VERY_MANY or not (module._parameters or module._buffers))
-
-
-def _runs_no_line(module: nn.Module) -> bool:
-    """Whether all that the module runs is code of torch: its ops come from the line that calls it."""
-    return not module._modules and type(module).__module__.startswith("torch.")
+    return is_of_torch(module) and (alike < _VERY_MANY or not (module._parameters or module._buffers))
 
 
 def _sharing(numbers: list[int]) -> Hashable:

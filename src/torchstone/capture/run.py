@@ -144,6 +144,8 @@ class _Signature:
     objects, such as caches, are described each time.
     """
 
+    __slots__ = ("_arguments", "_calls", "_known", "_layer", "_module", "_number", "_tensors")
+
     def __init__(self, tensors: TensorColumns, calls: CallColumns, module: nn.Module, layer: int | None) -> None:
         self._tensors, self._calls, self._module, self._layer = tensors, calls, module, layer
         self._arguments: tuple[Argument, ...] = ()
@@ -292,29 +294,35 @@ class Run:
 
     def _call(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """One call of one module, taken over from an equal one where that is sound."""
-        self._sites.begin_call()
+        sites, reuse = self._sites, self._reuse
+        outer = sites.runs_no_line
+        sites.runs_no_line = False
+        sites.begin_call()
         try:
-            asked = self._reuse.take_over(module, args, kwargs) if self._reuse is not None else None
-            if self._reuse is None or asked is None:
+            asked = None if reuse is None else reuse.take_over(module, args, kwargs)
+            if reuse is None or asked is None:
                 return self._run_module(module, args, kwargs)
             if isinstance(asked, Replayed):
                 return asked.result
-            return self._reuse.learn(asked, args, kwargs, self._run_module)
+            return reuse.learn(asked, args, kwargs, self._run_module)
         finally:
-            self._sites.end_call()
+            sites.end_call()
+            sites.runs_no_line = outer
 
     def _run_module(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-        recorder, calls = self._recorder, self._calls
+        recorder, calls, tensors = self._recorder, self._calls, self._tensors
         outer = recorder.current_call
-        row = calls.begin(self._tree.number_of[id(module)], outer, len(self._ops), self._sites.of_call)
-        signature = _Signature(self._tensors, calls, module, self._tree.layer_of(module))
-        calls.inputs[row] = self._numbers(signature.begin(args, kwargs))
-        begun = nodes_so_far()
+        number, layer, runs_no_line = self._tree.facts(module)
+        row = calls.begin(number, outer, len(self._ops), self._sites.of_call)
+        signature = _Signature(tensors, calls, module, layer)
+        calls.inputs[row] = tuple(map(tensors.number_of, signature.begin(args, kwargs)))
+        begun = 0 if self._backward is None else nodes_so_far()
         recorder.current_call = row
+        self._sites.runs_no_line = runs_no_line
         try:
             result = self._really_call(module, args, kwargs)
             made = signature.end(result)
-            calls.outputs[row] = self._numbers(made)
+            calls.outputs[row] = tuple(map(tensors.number_of, made))
             if self._backward is not None:
                 self._backward.attribute(begun, made, row)
         except BaseException as error:
@@ -327,9 +335,6 @@ class Run:
             calls.end_ops[row] = len(self._ops)
             calls.signature_of[row] = signature.number()
         return result
-
-    def _numbers(self, tensors: list[Tensor]) -> tuple[int, ...]:
-        return tuple([self._tensors.number_of(tensor) for tensor in tensors])
 
     def trace(self, provenance: Provenance, notes: tuple[str, ...]) -> Trace:
         """What was seen, as a record."""
