@@ -183,3 +183,54 @@ def test_a_library_whose_name_begins_like_that_of_torch_is_code_of_the_model() -
 
     assert f"{folder}vision/ops.py" in lines.files
     assert not any(file.startswith(f"{folder}/") for file in lines.files)
+
+
+class Shouting(nn.Parameter):
+    """Weights whose ops run code of the model."""
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            result = function(*args, **(kwargs or {}))
+            return result.exp() if function is nn.functional.linear else result  # in a subclass
+
+
+def _with_forward(layer: nn.Linear) -> None:
+    plain = layer.forward
+    layer.forward = lambda x: plain(x).exp()  # in a replaced forward
+
+
+def _with_hook(layer: nn.Linear) -> None:
+    layer.register_forward_hook(lambda _module, _args, result: result.exp())  # in a hook
+
+
+def _with_subclass(layer: nn.Linear) -> None:
+    layer.weight = Shouting(layer.weight.detach())
+
+
+@pytest.mark.parametrize(
+    ("change", "mark"),
+    [(_with_forward, "in a replaced forward"), (_with_hook, "in a hook"), (_with_subclass, "in a subclass")],
+)
+def test_code_of_the_model_that_runs_within_a_layer_of_torch_is_seen(
+    change: Callable[[nn.Linear], None], mark: str
+) -> None:
+    layer = nn.Linear(4, 4)
+    change(layer)
+    net = nn.Sequential(nn.Linear(4, 4), layer)
+
+    found = ops_by_line(capture(net, torch.zeros(2, 4), mode="cpu"))
+
+    assert found[__file__, line_of(mark), "aten.exp.default"] == 1
+
+
+def test_a_hook_for_all_modules_is_seen_within_a_layer_of_torch() -> None:
+    handle = nn.modules.module.register_module_forward_hook(
+        lambda _module, _args, result: result.exp()  # in a global hook
+    )
+    try:
+        found = ops_by_line(capture(nn.Linear(4, 4), torch.zeros(2, 4)))
+    finally:
+        handle.remove()
+
+    assert found[__file__, line_of("in a global hook"), "aten.exp.default"] == 1

@@ -13,6 +13,7 @@ from types import CodeType, FrameType
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from torchstone.capture.describe import class_path, describe_plain
 from torchstone.record.module import Module, Parameter, Source
@@ -240,12 +241,27 @@ _SIZES = frozenset({(int,) * length for length in range(1, 5)})
 _BOOKKEEPING = frozenset(vars(nn.Module())) | {"training", "_compiled_call_impl"}
 
 
-_CALL_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-
-
 def is_of_torch(module: nn.Module) -> bool:
     """Whether a module is a single layer of torch, so that its ops come from the line that calls it."""
     return not module._modules and type(module).__module__.startswith("torch.")
+
+
+_CALL_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_PLAIN_TENSORS = frozenset({Tensor, nn.Parameter, nn.Buffer, type(None)})
+
+
+def _runs_no_line(module: nn.Module) -> bool:
+    """Whether a call runs no code but torch's: no hook, no replaced `forward`, no tensor with ops of its own."""
+    own = vars(module)
+    forward = type(module).forward
+    return (
+        is_of_torch(module)
+        and "forward" not in own
+        and getattr(forward, "__module__", "").startswith("torch.")
+        and not any(map(own.get, _CALL_HOOKS))
+        and not _has_any_global_hook()
+        and _PLAIN_TENSORS.issuperset(map(type, (*dict.values(module._parameters), *dict.values(module._buffers))))
+    )
 
 
 class ModuleTree:
@@ -289,9 +305,8 @@ class ModuleTree:
         """The number of a module, that of its layer, and whether no line of the model runs in its call."""
         known = self._facts.get(id(module))
         if known is None:
-            own = vars(module)
-            runs_no_line = is_of_torch(module) and "forward" not in own and not any(map(own.get, _CALL_HOOKS))
-            known = self._facts[id(module)] = (self.number_of[id(module)], self.layer_of(module), runs_no_line)
+            facts = (self.number_of[id(module)], self.layer_of(module), _runs_no_line(module))
+            known = self._facts[id(module)] = facts
         return known
 
     def span(self, module: nn.Module) -> range:
