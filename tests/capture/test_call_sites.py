@@ -197,7 +197,7 @@ class Shouting(nn.Parameter):
 
 def _with_forward(layer: nn.Linear) -> None:
     plain = layer.forward
-    layer.forward = lambda x: plain(x).exp()  # in a replaced forward
+    vars(layer)["forward"] = lambda x: plain(x).exp()  # in a replaced forward
 
 
 def _with_hook(layer: nn.Linear) -> None:
