@@ -1,4 +1,6 @@
+import random
 from collections.abc import Hashable
+from typing import Any
 
 import pytest
 import torch
@@ -101,13 +103,51 @@ def test_what_reaches_beyond_the_own_entry_cannot_be_done_again(change: object) 
 
 def test_entries_are_looked_at_again_when_they_change() -> None:
     keys = EntryKeys(shape_of)
-    entry = PlainObject(keys=None)
+    entries: list[object] = [PlainObject(keys=None), PlainObject(keys=None, length=1), PlainObject(rows=[0])]
 
-    first = keys.keys([entry])
-    assert keys.keys([entry]) == first
-    entry.__dict__["keys"] = torch.zeros(3)
+    def around_the_second() -> tuple[frozenset[int], frozenset[int]]:
+        return keys.around(entries, entries.copy(), slice(1, 2))
 
-    assert keys.keys([entry]) != first
+    first = around_the_second()
+    assert around_the_second() == first
+    entries[0].__dict__["keys"] = torch.zeros(3)
+    second = around_the_second()
+    assert second[0] != first[0]
+    assert second[1] == first[1]
+    entries[2].__dict__["rows"][0] = 1
+    third = around_the_second()
+    assert third[0] == second[0]
+    assert third[1] != second[1]
+    entries[0] = PlainObject(keys=None)
+    assert around_the_second() == (first[0], third[1])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_entries_have_equal_keys_where_they_look_equal_however_often_they_changed(seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311 - picks cases
+    keys, container = EntryKeys(shape_of), object()
+    values = (None, 0, False, 1, True, 2.5, "text", torch.zeros(2), torch.zeros(3), [1], {"a": 1})
+    entries: list[Any] = [PlainObject(keys=None, length=0) for _ in range(5)]
+    found: dict[frozenset[Hashable], frozenset[int]] = {}
+    for _ in range(60):
+        place = dice.randrange(len(entries))
+        change = dice.randrange(5)
+        if change == 0:
+            setattr(entries[place], dice.choice(("keys", "length", "more")), dice.choice(values))
+        elif change == 1:
+            entries[place].keys = torch.zeros(dice.randrange(1, 4))  # the id of one that died may be given again
+        elif change == 2:
+            vars(entries[place]).pop("more", None)
+        elif change == 3:
+            entries[place] = PlainObject(keys=None, length=0)
+        else:
+            entries.append(PlainObject(keys=None, length=dice.randrange(2)))
+        own = dice.randrange(len(entries) + 1)
+        sides = keys.around(container, entries.copy(), slice(own, own + 1))
+        for part, side in zip((entries[:own], entries[own + 1 :]), sides, strict=True):
+            looks = frozenset(key_of(entry, shape_of) for entry in part)
+            assert found.setdefault(looks, side) == side
+    assert len({*found.values()}) == len(found)
 
 
 def test_only_objects_with_attributes_have_a_state() -> None:

@@ -1,9 +1,10 @@
 """Fingerprints: everything that decides the trace of a module call (class, attributes, parameters, shared state)."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from gc import get_referents
 from itertools import accumulate, chain
 from operator import is_
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -181,40 +182,77 @@ class EntryKeys:
     def __init__(self, key_of_tensor: TensorKey) -> None:
         self.key_of_tensor = key_of_tensor
         self._numbers: dict[Hashable, int] = {}  # each distinct key once
-        self._known: dict[int, tuple[tuple[int, ...], int, object]] = {}  # by id: ids of its parts, key, what to keep
+        self._seen: dict[int, _Entries] = {}  # by id of the container
 
-    def keys(self, entries: list[object]) -> frozenset[int]:
-        """The distinct keys of some entries."""
-        *others, last = entries or [None]  # the last one is that of the layer before, which has just changed
-        found = list(map(self._known.get, map(id, others)))
-        if entries and None not in found:  # all at once: a cache has as many entries as the model has layers
-            ids = chain.from_iterable([one[0] for one in found])  # type: ignore[index]
-            parts = chain.from_iterable([entry.__dict__.values() for entry in others])
-            if list(ids) == list(map(id, parts)):
-                return frozenset([*[one[1] for one in found], self._known_key(last)])  # type: ignore[index]
-        return frozenset(map(self._known_key, entries))
+    def around(self, container: object, entries: list[object], own: slice) -> tuple[frozenset[int], frozenset[int]]:
+        """The distinct keys of the entries before and after a layer's own."""
+        seen = self._seen.get(id(container))
+        if seen is None or not seen.has(entries):
+            seen = self._seen[id(container)] = _Entries(container, entries, self._number)
+        else:
+            seen.look_again()
+        seen.changing.update(range(*own.indices(len(entries))))
+        return frozenset(seen.keys[: own.start]), frozenset(seen.keys[own.stop :])
 
-    def _known_key(self, entry: object) -> int:
-        found = self._known.get(id(entry))
-        if found is not None and found[0] == tuple(map(id, vars(entry).values())):
-            return found[1]
-        return self._key(entry)
+    def _number(self, entry: object) -> int:
+        return self._numbers.setdefault(key_of(entry, self.key_of_tensor), len(self._numbers))
 
-    def _key(self, entry: object) -> int:
-        key = self._numbers.setdefault(key_of(entry, self.key_of_tensor), len(self._numbers))
-        if is_state(entry):
-            values = tuple(vars(entry).values())
-            if all(is_plain(value) or isinstance(value, Tensor) for value in values):
-                self._known[id(entry)] = (tuple(map(id, values)), key, (entry, *self._forgetting(entry, values)))
-        return key
 
-    def _forgetting(self, entry: object, values: Iterable[object]) -> list[object]:
-        """The parts of an entry, tensors as references: when one dies, its id may be given again, so forget the key."""
-        number = id(entry)
-        return [
-            ref(value, lambda _: self._known.pop(number, None)) if isinstance(value, Tensor) else value
-            for value in values
-        ]
+class _Entries:
+    """The entries of one container, with their keys: which of them changed is found by a look at all at once.
+
+    A cache has as many entries as the model has layers, and each layer asks for the others: what is done for each
+    entry in Python would be most of a capture. Entries hold plain values and tensors; others are read each time.
+    """
+
+    __slots__ = ("_attributes", "_container", "_entries", "_guards", "_ids", "_number", "_odd", "changing", "keys")
+
+    def __init__(self, container: object, entries: list[object], number: Callable[[object], int]) -> None:
+        self._container = container  # an id may be given again when its object is gone
+        self._entries = entries
+        self._number = number
+        self._attributes: list[dict[str, object]] = [{}] * len(entries)
+        self._ids: list[list[int]] = [[]] * len(entries)  # of what each entry holds
+        self._guards: list[object] = [None] * len(entries)
+        self._odd: set[int] = set()
+        self.keys = [0] * len(entries)
+        self.changing: set[int] = set()  # places that may have changed since: own entries, and those of dead tensors
+        for place in range(len(entries)):
+            self._read(place)
+
+    def has(self, entries: list[object]) -> bool:
+        """Whether these are the same objects."""
+        return len(entries) == len(self._entries) and all(map(is_, entries, self._entries))
+
+    def look_again(self) -> None:
+        """Read the entries again that have changed."""
+        changing, self.changing = self.changing, set()
+        for place in changing | self._odd:
+            self._read(place)
+        # All values in one call, as a loop over them takes several times as long; `_read` made sure that it gives them.
+        if list(map(id, get_referents(*self._attributes))) != list(chain.from_iterable(self._ids)):
+            for place, (now, before) in enumerate(zip(self._attributes, self._ids, strict=True)):
+                if list(map(id, now.values())) != before:
+                    self._read(place)
+
+    def _read(self, place: int) -> None:
+        entry = self._entries[place]
+        self.keys[place] = self._number(entry)
+        attributes = vars(entry) if is_state(entry) else {}
+        values = list(attributes.values())
+        ids = list(map(id, values))
+        known = bool(values) and all(is_plain(value) or isinstance(value, Tensor) for value in values)
+        if known and list(map(id, get_referents(attributes))) == ids:
+            self._odd.discard(place)
+            self._attributes[place], self._ids[place] = attributes, ids
+            self._guards[place] = [self._guard(place, value) for value in values]
+        else:
+            self._odd.add(place)
+            self._attributes[place], self._ids[place], self._guards[place] = {}, [], None
+
+    def _guard(self, place: int, value: object) -> object:
+        """Keeps the id of a plain value taken, and knows of a tensor when it dies: it is not to be kept alive."""
+        return ref(value, lambda _: self.changing.add(place)) if isinstance(value, Tensor) else value
 
 
 class StateView:
@@ -252,11 +290,11 @@ class StateView:
         if depth > _DEEPEST:
             raise NotComparableError
         if isinstance(value, list) and self._has_entries(value):
-            return self._walk_entries(value, value[: self._layer], value[self._layer + 1 :], len(value))
+            return self._walk_entries(value, value.copy(), slice(self._layer, self._layer + 1), len(value))
         if isinstance(value, dict) and value and all(type(name) is int for name in value):
-            before = [value[number] for number in sorted(value) if number < self._layer]
-            after = [value[number] for number in sorted(value) if number > self._layer]
-            return self._walk_entries(value, before, after, self._layer in value)
+            begin, has_own = sum(number < self._layer for number in value), self._layer in value
+            own = slice(begin, begin + has_own)
+            return self._walk_entries(value, [value[number] for number in sorted(value)], own, has_own)
         if not is_state(value):
             return key_of(value, self._entry_keys.key_of_tensor, depth)
         self.objects.append(value)
@@ -265,15 +303,13 @@ class StateView:
     def _has_entries(self, value: list[object]) -> bool:
         return len(value) > self._layer and not all(map(is_plain, value))
 
-    def _walk_entries(self, container: Any, before: list[object], after: list[object], size: int) -> Hashable:
-        keys = self._entry_keys.keys
+    def _walk_entries(self, container: Any, entries: list[object], own: slice, size: int) -> Hashable:
         kind = None
-        if size:
-            own = container[self._layer]
-            kind = type(own)
-            self.objects.append(own)
-            self.entries.append(self._entry(container, own))
-        return (type(container), kind, keys(before), keys(after), size)
+        for entry in entries[own]:
+            kind = type(entry)
+            self.objects.append(entry)
+            self.entries.append(self._entry(container, entry))
+        return (type(container), kind, *self._entry_keys.around(container, entries, own), size)
 
     def _entry(self, container: object, own: object) -> Entry:
         key_of_tensor = self._entry_keys.key_of_tensor

@@ -196,8 +196,10 @@ class Expansion:
         self._storage_of += self._storage.of_column(table.storage_of[rows])
         external = table.external
         begin = bisect_left(external, first, key=_tensor_of)
-        for one in external[begin : bisect_left(external, last, key=_tensor_of)]:
-            self._add_external(one, self._tensor(one.tensor))
+        taken = external[begin : bisect_left(external, last, key=_tensor_of)]
+        numbers = self._tensor.of_column([one.tensor for one in taken])
+        for one, number in zip(taken, numbers, strict=True):
+            self._add_external(one, number)
 
     def _add_external(self, like: ExternalTensor, tensor: int) -> None:
         changed = like if like.tensor == tensor else msgspec.structs.replace(like, tensor=tensor)
@@ -259,9 +261,10 @@ class Expansion:
     def _add_copy(self, repeat: Repeat, number: int) -> None:
         first = self._tensor(repeat.start.tensor)
         shift = len(self._spec_of) - first
-        external = {
-            self._tensor(tensor): self._tensor(start + number * step) for tensor, start, step in repeat.external
-        }
+        renumber = self._tensor.of_column
+        there = renumber([tensor for tensor, _, _ in repeat.external])
+        instead = renumber([start + number * step for _, start, step in repeat.external])
+        external = dict(zip(there, instead, strict=True))
 
         def moved(rows: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
             return [tuple([one + shift if one >= first else external[one] for one in row]) for row in rows]
