@@ -12,6 +12,7 @@ from weakref import ref
 
 import torch
 from torch import Tensor, UntypedStorage, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
@@ -355,8 +356,8 @@ class StandInWorld(World):
         return self.substitute(tensor)
 
     def exchanges(self, tensor: Tensor) -> bool:
-        """Whether a stand-in runs in the place of a parameter or buffer."""
-        return not (self.is_stand_in(tensor) or self.stays_real(tensor))
+        """Whether a stand-in runs in the place of a parameter or buffer; what torch.func wraps is what it wraps."""
+        return not (self.is_stand_in(tensor) or is_functorch_wrapped_tensor(tensor) or self.stays_real(tensor))
 
     def stays_real(self, tensor: Tensor) -> bool:
         """Whether a buffer keeps its values."""
