@@ -1,7 +1,7 @@
 import torch
 
 from torchstone.capture.ops import OpColumns
-from torchstone.capture.reuse import Copy, Extent, Original, Rows, Used
+from torchstone.capture.rows import Copy, Extent, Original, Rows, Used
 from torchstone.capture.tables import CallColumns, TensorColumns
 from torchstone.record.module import ModuleSignature
 from torchstone.record.op import OpSignature

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.capture.nets import CacheObject, PlainObject, cache
-from torchstone.capture.fingerprint import EntryKeys, NotComparableError, StateView, is_state, key_of
+from torchstone.capture.state_views import EntryKeys, NotComparableError, StateView, is_state, key_of
 
 
 def shape_of(tensor: Tensor) -> Hashable:

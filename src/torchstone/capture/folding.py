@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 from operator import sub
 
-from torchstone.capture.reuse import Copy, Original, Rows
+from torchstone.capture.rows import Copy, Original, Rows
 from torchstone.record.repeats import Place, Repeat
 
 _LONGEST_BLOCK = 64  # units

@@ -141,6 +141,11 @@ class Lifetimes:
         """Bytes of a storage that was seen."""
         return self._sizes.get(storage)
 
+    def alive(self, storages: range) -> set[int]:
+        """Those of some storages that somebody holds."""
+        numbers = storages if len(storages) < len(self._holders) else filter(storages.__contains__, self._holders)
+        return {number for number in numbers if self._holders.get(number)}
+
     def born(self, tensor: Tensor, storage: int, size: int | None = None) -> None:
         """A tensor has memory that was not seen before; its size is that of the storage object unless it is given."""
         try:

@@ -2,181 +2,32 @@
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.describe import is_plain, rebuilt
-from torchstone.capture.fingerprint import (
+from torchstone.capture.fingerprint import Fingerprint, Fingerprints, NoFingerprintError
+from torchstone.capture.module_tree import IndexReads, ModuleTree, is_of_torch
+from torchstone.capture.ops import OpRecorder
+from torchstone.capture.rows import Copy, Extent, Original, Rows
+from torchstone.capture.shape_rules import Looks
+from torchstone.capture.state_views import (
     Change,
     EntryKeys,
-    Fingerprint,
-    Fingerprints,
-    NoFingerprintError,
     NotComparableError,
     StateView,
     is_state,
     key_of,
     values_of,
 )
-from torchstone.capture.module_tree import IndexReads, ModuleTree, is_of_torch
-from torchstone.capture.ops import OpColumns, OpRecorder
-from torchstone.capture.shape_rules import Looks
-from torchstone.capture.tables import CallColumns, TensorColumns
+from torchstone.capture.tables import CallColumns
 from torchstone.capture.tensor_modes import StandInWorld
-from torchstone.record.repeats import Place
 from torchstone.units import many
-
-# Rows of a growing trace: which belong to one module call, and where copies of them stand. A module call that is
-# reused adds no rows. It is noted as a `Copy`, and the numbers that its op calls, module calls, tensors and storages
-# would have had are left to it. When the trace is finished, copies become `Repeat` records.
-
-
-_LITERAL = "aten.lift_fresh"  # how torch.tensor([...]) hands a constant over
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
-    """The rows of one module call: from a start up to, not including, an end."""
-
-    start: Place
-    end: Place
-    ops: range  # of the op calls that ran
-    calls: range  # of the module calls that ran
-    copies: range  # of the copies
-
-    @property
-    def tensors(self) -> range:
-        """The tensors made in it."""
-        return range(self.start.tensor, self.end.tensor)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
-    """Tensors that a stretch of rows uses and did not make."""
-
-    tensors: tuple[int, ...]
-    written: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Original:
-    """A module call that ran, of which there are copies."""
-
-    extent: Extent
-    used: Used
-    module: int
-    parent: int
-    site: int  # the line it was called from
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
-    """A module call that is a copy of one that ran."""
-
-    original: Original
-    at: Place
-    external: Mapping[int, int]  # for each tensor that the original uses and did not make, the one used here
-    module: int
-    parent: int
-    site: int  # the line it was called from
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """The three tables that grow together, and the copies of what is in them."""
-
-    tensors: TensorColumns
-    ops: OpColumns
-    calls: CallColumns
-    copies: list[Copy] = field(default_factory=list)
-
-    def place(self) -> Place:
-        """The end of the tables."""
-        return Place(
-            op=len(self.ops), call=len(self.calls), tensor=len(self.tensors), storage=self.tensors.num_storages
-        )
-
-    def here(self) -> Extent:
-        """An empty extent at the end of the tables."""
-        return self.since(None)
-
-    def since(self, start: Extent | None) -> Extent:
-        """All rows added since an earlier end."""
-        place = self.place()
-        ends = (len(self.ops.signature_of), len(self.calls.numbers), len(self.copies))
-        starts = ends if start is None else (start.ops.stop, start.calls.stop, start.copies.stop)
-        ops, calls, copies = map(range, starts, ends)
-        return Extent(start=place if start is None else start.end, end=place, ops=ops, calls=calls, copies=copies)
-
-    def used(self, extent: Extent, external: set[int], real: set[int], modules: range) -> Used | None:
-        """What the rows use; None where that is more than the tensors and modules named, or real memory is written."""
-        ops, calls = self.ops, self.calls
-        constants = self.tensors.constants(extent.tensors)
-        if constants and not self._written_in_code(extent).issuperset(constants):
-            return None
-        storage_of, first = self.tensors.storage_of, extent.start.storage
-        shared = {storage_of[one] for one in self.tensors.views(extent.tensors) if storage_of[one] < first}
-        if not shared.issubset(map(storage_of.__getitem__, external)):
-            return None
-        touched: set[int] = set()
-        touched.update(*ops.inputs[extent.ops.start : extent.ops.stop])
-        touched.update(*ops.outputs[extent.ops.start : extent.ops.stop])
-        ran = calls.numbers[extent.calls.start : extent.calls.stop]
-        for row in ran:
-            touched.update(calls.inputs[row], calls.outputs[row])
-        called = [calls.modules[row] for row in ran]
-        written = self._written(extent)
-        for copy in self.copies[extent.copies.start : extent.copies.stop]:
-            touched.update(copy.external.values())
-            called.append(copy.module)
-        foreign = {number for number in touched if number < extent.start.tensor}
-        if not external.issuperset(foreign) or not written.isdisjoint(real):
-            return None
-        if not all(map(modules.__contains__, called)):
-            return None
-        return Used(tensors=tuple(sorted(foreign)), written=frozenset(written & foreign))
-
-    def _written(self, extent: Extent) -> set[int]:
-        """The tensors that op calls change in place, those of copies among them."""
-        ops = self.ops
-        written = {
-            tensor
-            for row in range(extent.start.op, extent.end.op) if ops.writes and row in ops.writes
-            for tensor in ops.writes[row]
-        }  # fmt: skip
-        for copy in self.copies[extent.copies.start : extent.copies.stop]:
-            written.update(copy.external[tensor] for tensor in copy.original.used.written)
-        return written
-
-    def _written_in_code(self, extent: Extent) -> set[int]:
-        """The constants that are made anew each time the code runs."""
-        ops = self.ops
-        lifted = {number for number, signature in enumerate(ops.signatures) if signature.op.startswith(_LITERAL)}
-        return {tensor for row in extent.ops if ops.signature_of[row] in lifted for tensor in ops.inputs[row]}
-
-    def add_copy(self, copy: Copy) -> None:
-        """Note a copy at the end of the tables, and leave its numbers to it."""
-        extent = copy.original.extent
-        length = extent.end.plus(extent.start, -1)
-        self.copies.append(copy)
-        self.ops.copied += length.op
-        self.calls.copied += length.call
-        self.tensors.leave_numbers(length.tensor, length.storage)
-
-    def storage_in_copy(self, copy: Copy, tensor: int) -> int:
-        """Where the counterpart of a tensor of the original lies."""
-        storage_of, extent = self.tensors.storage_of, copy.original.extent
-        storage = storage_of[tensor]
-        if storage >= extent.start.storage:
-            return storage + copy.at.storage - extent.start.storage
-        shared = {storage_of[old]: storage_of[new] for old, new in copy.external.items()}
-        return shared[storage]
-
 
 # Repetition is free: a module call equal to one already traced is noted as its copy instead of running again. Equal
 # means: same fingerprint (class, attributes, parameters, children), same inputs (shapes, strides, types, which of
@@ -186,6 +37,9 @@ class Rows:
 
 
 _FEW_VALUES = 16
+_flash_allowed, _efficient_allowed = torch._C._get_flash_sdp_enabled, torch._C._get_mem_efficient_sdp_enabled
+_math_allowed = torch._C._get_math_sdp_enabled
+_function_modes, _dispatch_modes = torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack
 _CLASSES = 3  # that a note names
 _VERY_MANY = 100  # modules of one kind: copies of them also keep the trace short
 RunModule = Callable[[nn.Module, tuple[object, ...], dict[str, object]], object]
@@ -196,6 +50,7 @@ class Asked:
     """A module call that may be taken over or become a template."""
 
     key: Hashable
+    given: Hashable  # what the arguments are
     module: nn.Module
     fingerprint: Fingerprint
     arguments: list[Tensor]  # the tensors among the arguments
@@ -255,6 +110,7 @@ class _Watermark:
     values: int
     layers: int
     dice: int
+    shared: int
 
     def changed_to(self, after: "_Watermark") -> str:
         """What the call looked at that may differ for another one; "" for nothing."""
@@ -262,6 +118,8 @@ class _Watermark:
             return "values read back from tensors"
         if self.layers != after.layers:
             return "code that looks at its layer number"
+        if self.shared != after.shared:
+            return "Python state that modules share, which changed"
         return "random numbers while training" if self.dice != after.dice else ""
 
 
@@ -310,12 +168,14 @@ class Reuse:
         alike = tree.look_counts()
         self._sole = {number for number, count in alike.items() if count == 1}
         self._quick = {id(module) for module in tree.modules if _is_quick(module, alike[id(module)])}
+        self._modes_around = (0, 0)
         self.reused_ops = 0
         self.off = ReuseOff()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """While open, reads of layer numbers are seen."""
+        self._modes_around = (_function_modes(), _dispatch_modes() + 1)  # the recorder is still to be opened
         with self._index_reads.watching(self._tree.modules):
             yield
 
@@ -332,6 +192,9 @@ class Reuse:
             return None
         if id(module) in self._sole:
             self._sole.remove(id(module))  # the first call; a later one may be equal to the one before it
+            return None
+        if (_function_modes(), _dispatch_modes()) != self._modes_around:  # code of the model sees each op
+            self.off.add("modes of torch that the model opens", module)
             return None
         try:
             asked = self._ask(module, args, kwargs)
@@ -358,6 +221,7 @@ class Reuse:
         seen = tuple((state.own_key, state.rest_key) for state in states)
         asked = Asked(
             key=None,
+            given=given,
             module=module,
             fingerprint=fingerprint,
             arguments=arguments,
@@ -376,7 +240,8 @@ class Reuse:
         # well defined: each tensor and storage of the template stands for exactly one here.
         storages = [self._tensors.storage_of[number] for number in asked.numbers]
         line = -1 if is_of_torch(module) else asked.site  # a copy has the lines of what it is a copy of
-        asked.key = (fingerprint.key, given, seen, _sharing(asked.numbers), _sharing(storages), _modes(), line)
+        around = (*_modes(), self._fingerprints.shared.changes(), line)
+        asked.key = (fingerprint.key, given, seen, _sharing(asked.numbers), _sharing(storages), around)
         return asked
 
     def _argument_key(self, value: object, tensors: list[Tensor], objects: list[object]) -> Hashable:
@@ -430,24 +295,37 @@ class Reuse:
             result = run(asked.module, args, kwargs)
         finally:
             rise = self._tensors.lifetimes.close_window(window)
-        reason = before.changed_to(self._watermark(asked.module)) or self._keep(asked, start, result, rise)
+        reason = before.changed_to(self._watermark(asked.module)) or (
+            "lists or dictionaries that the call was given and changed"
+            if self._are_changed(asked, args, kwargs)
+            else self._keep(asked, start, result, rise)
+        )
         if reason:
             self.off.add(reason, asked.module)
         return result
 
     def _watermark(self, module: nn.Module) -> "_Watermark":
         dice = hash(random.getstate()) if module.training else 0
-        return _Watermark(values=self._recorder.value_reads, layers=self._index_reads.count, dice=dice)
+        shared = self._fingerprints.shared.changes()
+        return _Watermark(values=self._recorder.value_reads, layers=self._index_reads.count, dice=dice, shared=shared)
+
+    def _are_changed(self, asked: Asked, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
+        """Whether the call changed a container that it was given; a copy of the call would leave it as it is."""
+        if not any(isinstance(value, (list, dict, tuple)) for value in (*args, *kwargs.values())):
+            return False
+        return asked.given != (self._argument_key(args, [], []), self._argument_key(kwargs, [], []))
 
     def _keep(self, asked: Asked, start: Extent, result: object, rise: int) -> str:
         """Keep a call as a template, or say why it cannot be one."""
         try:
             after = [self._view(value, asked.module) for value in asked.objects]
             changes = [old.changes_to(new) for old, new in zip(asked.states, after, strict=True)]
-            self._check_tensors(asked, result, changes)
+            given_back = self._storages_given_back(asked, result, changes)
         except NotComparableError:
             return "results or state that cannot be compared"
         extent = self.rows.since(start)
+        if not self._tensors.lifetimes.alive(extent.storages) <= given_back:
+            return "tensors that outlive the call"  # code put them where a copy of the call would put none
         used = self.rows.used(extent, set(asked.numbers), asked.real, self._tree.span(asked.module))
         if used is None:
             return "tensors or modules from outside"
@@ -485,20 +363,24 @@ class Reuse:
         looks = self._world.looks_of(part) if isinstance(part, Tensor) else None
         return self._look_alike(part) if looks is None else Stub(self._tensors.number_of(part), looks)  # type: ignore[arg-type]
 
-    def _check_tensors(self, asked: Asked, result: object, changes: list[list[Change]]) -> None:
+    def _storages_given_back(self, asked: Asked, result: object, changes: list[list[Change]]) -> set[int]:
         """Inputs must still be what they were; what comes out must be stand-ins, inputs or objects passed in."""
         for number, tensor in zip(asked.numbers, asked.external(), strict=True):
             if tensor is not None and self._tensors.number_of(tensor) != number:
                 raise NotComparableError
         allowed = {id(value) for value in (*asked.arguments, *asked.objects)}
+        storages: set[int] = set()
 
         def look(part: object) -> object:
             if id(part) not in allowed and not (isinstance(part, Tensor) and self._world.is_unknown(part)):
                 raise NotComparableError
+            if isinstance(part, Tensor):
+                storages.add(self._tensors.storage_of[self._tensors.number_of(part)])
             return part
 
         rebuilt(result, look)
         rebuilt([change.value for per_state in changes for change in per_state], look)
+        return storages
 
     # --- replaying ---
 
@@ -588,6 +470,8 @@ def _sharing(numbers: list[int]) -> Hashable:
     return tuple(first.setdefault(number, position) for position, number in enumerate(numbers))
 
 
-def _modes() -> Hashable:
+def _modes() -> tuple[Hashable, ...]:
+    """The settings of torch that decide which ops a call runs."""
     autocast = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu")
-    return (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), autocast, torch.get_default_dtype())
+    kernels = (_flash_allowed(), _efficient_allowed(), _math_allowed(), torch.backends.mha.get_fastpath_enabled())
+    return (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), autocast, torch.get_default_dtype(), kernels)
