@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from itertools import count
 from typing import Any
+from weakref import ref
 
 import pytest
 import torch
@@ -31,6 +32,22 @@ class Notes:
         self.by_name = {"count": 0}
         self.found: list[Tensor] = []
         self.mask = torch.ones(1)
+
+
+class NotesWithIterator(Notes):
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = count()
+
+
+class NotesOfModel(Notes):
+    """What knows the model by a weak reference."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = nn.Identity()
+        self.own.count = 0  # type: ignore[assignment]
+        self.model = ref(self.own)
 
 
 class Slotted:
@@ -93,6 +110,18 @@ class AsksFunction(Layer):
 class AsksIterator(Layer):
     def turn(self) -> int:
         return int(next(self.shared))
+
+
+class AsksIteratorOfObject(Layer):
+    def turn(self) -> int:
+        return int(next(self.shared.turns))
+
+
+class CountsInModel(Layer):
+    def turn(self) -> int:
+        model = self.shared.model()
+        model.count += 1
+        return int(model.count)
 
 
 class CountsInClass(Layer):
@@ -176,6 +205,8 @@ NOTHING: Callable[[int], object] = lambda _number: None  # noqa: E731 - three wo
         (CountsInSlot, Slotted, NOTHING),
         (AsksFunction, counter, NOTHING),
         (AsksIterator, count, NOTHING),
+        (AsksIteratorOfObject, NotesWithIterator, NOTHING),
+        (CountsInModel, NotesOfModel, NOTHING),
         (CountsInClass, Notes, NOTHING),
         (CountsInFile, Notes, NOTHING),
         (CountsInObjectOfFile, Notes, NOTHING),

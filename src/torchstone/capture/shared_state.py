@@ -7,13 +7,13 @@ one only while nothing of it changed.
 
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import copy_context
 from dis import opmap
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from gc import get_referents
-from inspect import unwrap
 from operator import is_, itemgetter
+from random import Random
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 from weakref import ref
@@ -26,7 +26,8 @@ from torchstone.capture.module_tree import configuring
 _MOST_CONTAINERS = 500  # that are looked into
 _LARGEST = 256  # entries of one: a table of labels is no state
 _DEEPEST = 5
-_NO_STATE = (Tensor, type, ModuleType, ref)
+_NO_STATE = (Tensor, type, ModuleType)
+_UNREADABLE = (Iterator, Random)  # whose state cannot be seen
 _WITH_ENTRIES = (dict, list, set, deque)
 _OF_OTHERS = sys.stdlib_module_names - {"types", "collections", "dataclasses"} | {"torch"}  # objects not looked into
 
@@ -43,6 +44,7 @@ class SharedState:
         self._values: list[object] = []  # those of before; a tensor is not among them, or it would be kept alive
         self._ids: list[int] = []  # of all of them, where there are tensors
         self._changes = 0
+        self._readable = True
 
     def add(self, value: object) -> None:
         """Watch an object that is an attribute of a module."""
@@ -59,8 +61,9 @@ class SharedState:
 
     def changes(self) -> int:
         """How often something was found changed: while this is the same number, nothing did."""
-        if not self._are_unchanged(self._all()):
+        if not (self._readable and self._are_unchanged(self._all())):
             self._changes += 1
+            self._readable = True
             self._looked_into.clear()
             self._containers.clear()
             for root in list(self._roots.values()):
@@ -123,6 +126,7 @@ class SharedState:
                 return
         if len(self._containers) >= _MOST_CONTAINERS:
             return
+        self._readable = self._readable and not isinstance(value, _UNREADABLE)
         self._looked_into[id(value)] = value
         referents, parts = _inside(value)
         self._containers += referents
@@ -134,6 +138,8 @@ def _inside(value: Any) -> tuple[list[object], list[object]]:
     """What refers to the state of an object, and what is in it."""
     if isinstance(value, FunctionType):
         return [vars(value)], [*(value.__closure__ or ()), *(value.__defaults__ or ()), *vars(value).values()]
+    if isinstance(value, ref):
+        return [], [value()]
     if isinstance(value, MethodType):
         return [], [value.__self__, value.__func__]
     if isinstance(value, partial):
@@ -194,12 +200,19 @@ def _assigned(file: str) -> frozenset[str]:
 
 
 def _codes_of(value: object) -> list[CodeType]:
-    """The code of a function or method, whatever is wrapped around it."""
-    found: list[CodeType] = []
-    for function in (value, getattr(value, "fget", None), getattr(value, "__func__", None)):
-        if isinstance(function, FunctionType):
-            found += [one.__code__ for one in (function, unwrap(function)) if isinstance(one, FunctionType)]
-    return found
+    """The code of a function or method, and of what it is wrapped around."""
+    function = value
+    if isinstance(value, property):
+        function = value.fget
+    elif isinstance(value, (staticmethod, classmethod)):
+        function = value.__func__
+    elif isinstance(value, cached_property):
+        function = value.func
+    found: dict[int, CodeType] = {}
+    while isinstance(function, FunctionType) and id(function) not in found:
+        found[id(function)] = function.__code__
+        function = vars(function).get("__wrapped__")
+    return list(found.values())
 
 
 def _is_of_others(cls: type) -> bool:
