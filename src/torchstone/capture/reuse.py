@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -59,13 +60,20 @@ class Asked:
     numbers: list[int]  # of the external tensors
     real: set[int]  # those of them that are no stand-ins
     site: int  # the line it was called from
+    weak: list[ref[Tensor]] | None = None  # the arguments and the tensors of the modules, while the call runs
 
     def external(self) -> list[Tensor | None]:
         """Every tensor the call may touch that was there before it, in an order equal for equal calls.
 
         None stands for one that the call let go of.
         """
-        return [*self.arguments, *self.fingerprint.tensors, *(t for state in self.states for t in state.own_tensors())]
+        known = (*self.arguments, *self.fingerprint.tensors) if self.weak is None else [one() for one in self.weak]
+        return [*known, *(t for state in self.states for t in state.own_tensors())]
+
+    def hold_weakly(self) -> None:
+        """Keep no tensor alive from now on: the call may let go of what it was given, and of what its modules hold."""
+        self.weak = list(map(ref, (*self.arguments, *self.fingerprint.tensors)))
+        self.arguments, self.fingerprint.tensors = [], []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +101,7 @@ class Template:
     """
 
     module: nn.Module
-    fingerprint: Fingerprint
+    fingerprint: Hashable
     numbers: list[int]  # of the tensors that were there before
     objects: list[object]  # the state objects among the arguments
     original: Original
@@ -288,6 +296,7 @@ class Reuse:
     def learn(self, asked: Asked, args: tuple[object, ...], kwargs: dict[str, object], run: RunModule) -> object:
         """Run a call, and keep it as a template if it can be one."""
         self._fingerprints.keep(asked.fingerprint)
+        asked.hold_weakly()
         start = self.rows.here()
         before = self._watermark(asked.module)
         window = self._tensors.lifetimes.open_window()
@@ -338,7 +347,7 @@ class Reuse:
         )
         self._templates[asked.key] = Template(
             module=asked.module,
-            fingerprint=asked.fingerprint,
+            fingerprint=asked.fingerprint.key,
             numbers=asked.numbers,
             objects=asked.objects,
             original=original,
@@ -368,7 +377,7 @@ class Reuse:
         for number, tensor in zip(asked.numbers, asked.external(), strict=True):
             if tensor is not None and self._tensors.number_of(tensor) != number:
                 raise NotComparableError
-        allowed = {id(value) for value in (*asked.arguments, *asked.objects)}
+        allowed = {id(value) for value in (*asked.external(), *asked.objects)}
         storages: set[int] = set()
 
         def look(part: object) -> object:
@@ -390,7 +399,7 @@ class Reuse:
         if template is None or template.checked:
             return template
         try:
-            unchanged = self._fingerprints.of(template.module).key == template.fingerprint.key
+            unchanged = self._fingerprints.of(template.module).key == template.fingerprint
         except NoFingerprintError:
             unchanged = False
         if not unchanged:  # the run changed the module itself
