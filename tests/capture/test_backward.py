@@ -11,6 +11,7 @@ from tests.capture.nets import Feed, Stack
 from torchstone.capture import capture
 from torchstone.models.load_model import load
 from torchstone.record.op import Phase
+from torchstone.record.trace import Trace
 
 
 @pytest.mark.parametrize("mode", ["meta", "fake", "cpu"])
@@ -120,3 +121,28 @@ def test_an_op_that_consists_of_others_and_has_a_kernel_is_recorded_as_one(
         result.backward(torch.ones_like(result))
 
     assert [call.op for call in trace.ops] == seen.names
+
+
+class WritesToView(nn.Module):
+    def __init__(self, *, in_place: bool) -> None:
+        super().__init__()
+        self.up, self.relu = nn.Linear(8, 8), nn.ReLU(in_place)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.relu(self.up(x)) * 2
+        return out
+
+
+@pytest.mark.parametrize(("rank", "in_place", "expected"), [(3, True, 1), (2, True, 0), (3, False, 0)])
+def test_a_write_to_a_view_is_named_where_autograd_undoes_it_in_another_way(
+    rank: int, expected: int, *, in_place: bool
+) -> None:
+    model, x = WritesToView(in_place=in_place), torch.rand((3, 40, 8)[-rank:])
+    trace, real = capture(model, x, "fake", backward=True), capture(model, x, "cpu", backward=True)
+
+    def names(one: Trace) -> list[str]:
+        return [one.ops.signatures[number].op for number in one.ops.signature_of]
+
+    assert sum("in place on a view" in note for note in trace.notes) == expected
+    assert (names(trace) != names(real)) == bool(expected)
+    assert not real.notes

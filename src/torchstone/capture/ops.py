@@ -112,12 +112,20 @@ _KEYS = frozenset({int, str, type(None), torch.dtype, torch.device, torch.layout
 _PLAIN = frozenset({float, bool, complex})  # equal to numbers of other types
 
 
+_VIEW_WRITTEN = (
+    "autograd undoes an op in place on a view without a zeroed copy of the whole (new_zeros, copy_, as_strided), "
+    "and calls the op of the view once more; layers that do not write in place are the same in both"
+)
+
+
 class Executes(Protocol):
     """The world an op runs in: real, fake or meta."""
 
     reads_are_repeatable: bool  # equal calls on equal inputs read back equal values
     gave_new: bool  # the result of the last op is known to be new memory, and nothing that was there before
     changed_values: bool  # the last op is known to have changed the values of its first argument, and nothing else
+    stand_in: bool  # tensors have no values
+    differences: dict[str, None]  # what it does that a real run does not
 
     def execute(
         self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object], call: int | None = None
@@ -271,6 +279,8 @@ class OpRecorder(KernelOpMode):
             looks, outputs, lasting = self._number_outputs(schema, (given.tensors, inputs), result, call)
             call = call if lasting else None
             written = self._written(schema, args, kwargs) if schema.written else None
+        if written and self.lines_of_nodes is not None and world.stand_in:
+            self._note_view(given.tensors[inputs.index(written[0])])
         whole_key = (key if call is None else call, looks)
         signature = self.ops.numbers.get(whole_key)
         if signature is None:
@@ -278,6 +288,11 @@ class OpRecorder(KernelOpMode):
             self.ops.signatures.append(self._described(schema, (args, kwargs, result), key, whole_key))
         self._append(signature, inputs, outputs, written)
         return result
+
+    def _note_view(self, written: Tensor) -> None:
+        """Autograd follows a view of a stand-in by the op that made it, and one of real memory by its strides."""
+        if written.requires_grad and written._is_view():
+            self._world.differences[_VIEW_WRITTEN] = None
 
     def _number_inputs(self, given: list[Tensor]) -> tuple[int, ...]:
         numbers = self.tensors.numbers_of(given)
