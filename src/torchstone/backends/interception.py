@@ -21,17 +21,21 @@ __all__ = [
 ]  # fmt: skip
 
 CallModule = Callable[[nn.Module, Args, Kwargs], object]
+_NoteModule = Callable[[nn.Module], object]
 _CALL_IN_PLACE = "_compiled_call_impl"  # an attribute of modules that torch calls instead of their code
 
 
 @contextmanager
-def intercepted(modules: Collection[nn.Module] | None, call: CallModule) -> Iterator[CallModule]:
+def intercepted(
+    modules: Collection[nn.Module] | None, call: CallModule, elsewhere: _NoteModule = lambda _module: None
+) -> Iterator[CallModule]:
     """Pass calls of modules through `call` while open; yields the function that really calls a module.
 
-    Of the given modules, calls on this thread are intercepted; None stands for every module on every thread.
+    Of the given modules, calls on this thread are intercepted, and `elsewhere` is told of those on others; None stands
+    for every module on every thread.
     """
     if modules is not None:
-        with _known_intercepted(modules, call) as really_call_known:
+        with _known_intercepted(modules, call, elsewhere) as really_call_known:
             yield really_call_known
         return
     original = nn.Module.__call__
@@ -50,7 +54,9 @@ def intercepted(modules: Collection[nn.Module] | None, call: CallModule) -> Iter
 
 
 @contextmanager
-def _known_intercepted(modules: Collection[nn.Module], call: CallModule) -> Iterator[CallModule]:
+def _known_intercepted(
+    modules: Collection[nn.Module], call: CallModule, elsewhere: _NoteModule
+) -> Iterator[CallModule]:
     """Give each module an implementation of its call, where torch keeps a compiled one.
 
     To assign `nn.Module.__call__` takes milliseconds where a thousand classes inherit it.
@@ -60,7 +66,10 @@ def _known_intercepted(modules: Collection[nn.Module], call: CallModule) -> Iter
     compiled = {id(attributes): own for attributes, own in before if own is not None}
 
     def call_module(module: nn.Module, *args: object, **kwargs: object) -> object:
-        return call(module, args, kwargs) if get_ident() == thread else really_call(module, args, kwargs)
+        if get_ident() == thread:
+            return call(module, args, kwargs)
+        elsewhere(module)
+        return really_call(module, args, kwargs)
 
     def really_call(module: nn.Module, args: Args, kwargs: Kwargs) -> object:
         own = compiled.get(id(vars(module))) if compiled else None

@@ -1,7 +1,7 @@
 """One run of one model in one tensor mode: forward, backward, and where it failed."""
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -30,6 +30,7 @@ from torchstone.foreign import foreign_code, printable
 from torchstone.record.module import ModuleSignature
 from torchstone.record.trace import Failure, Provenance, Trace
 from torchstone.record.value import Absent, Argument, Value
+from torchstone.units import many
 
 # An exception from a forward pass -> where and how it ended.
 
@@ -213,6 +214,7 @@ class Run:
             self._reuse = Reuse(world, self._tree, self._recorder, self._calls)
         else:
             self._tensors.lifetimes.simulate_allocator()
+        self._elsewhere: list[nn.Module] = []  # called on other threads
         self._held_numbers: dict[int, int] = {}  # id of each parameter and buffer as the model holds it -> its number
         self._stand_ins: dict[int, Tensor] = {}  # by id: what runs in the place of plain ones among these
 
@@ -228,7 +230,7 @@ class Run:
             kept.enter_context(modules_kept(self._tree.modules, real=not self._world.stand_in))
             self._number_held_tensors(kept)
             self._number_inputs(args, kwargs)
-            self._really_call = kept.enter_context(intercepted(self._tree.modules, self._call))
+            self._really_call = kept.enter_context(intercepted(self._tree.modules, self._call, self._elsewhere.append))
             if self._reuse is not None:
                 kept.enter_context(self._reuse.watching())
             # a model may raise anything, and that is a result
@@ -376,8 +378,17 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which modules ran although they may be equal to others, and why."""
-        return self._reuse.off.notes() if self._reuse is not None else ()
+        """What is not in the trace, and which modules ran although they may be equal to others, and why."""
+        return (*self._unrecorded(), *(self._reuse.off.notes() if self._reuse is not None else ()))
+
+    def _unrecorded(self) -> Iterator[str]:
+        if self._elsewhere:
+            names = ", ".join(sorted({type(module).__name__ for module in self._elsewhere}))
+            calls = many(len(self._elsewhere), "module call")
+            yield f"{calls} on other threads, whose ops are not recorded: {names}"
+        if self._tensors.unrecorded:
+            made = many(self._tensors.unrecorded, "tensor")
+            yield f"{made} made by ops that are not recorded: on other threads, or where torch's modes are off"
 
     def _failure(self) -> Failure | None:
         if self.error is None or self._raised is None:

@@ -158,6 +158,7 @@ class TensorColumns:
         self._external: list[ExternalTensor] = []
         self._constants: list[int] = []  # those of the external ones that the code brought along
         self._gone: set[int] = set()  # those of the external ones that the model replaced
+        self.unrecorded = 0  # tensors that ops made which nobody saw
         self._views: list[int] = []  # those of known memory that no op made
         self._marked: list[ref[Tensor]] = []  # tensors that may outlive the capture and must lose their mark
         self.lifetimes = Lifetimes()
@@ -208,6 +209,7 @@ class TensorColumns:
             self._views.append(number := self.add(tensor, shared))
             self._marked.append(ref(tensor))
             return number
+        self.unrecorded += type(tensor) is FakeTensor  # code brings real ones along
         return self.add_external(tensor, kind="constant", name="")
 
     def numbers_of(self, tensors: list[Tensor]) -> list[int] | None:
