@@ -89,7 +89,9 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
         builder.add_value("encoder_outputs", given, "reused from the prefill")
     if "use_cache" in arguments:
         builder.kwargs["use_cache"] = True
-    return replace(prefill, kwargs=builder.kwargs, notes=(*blueprint.notes, *builder.notes), phase=DECODE)
+    caches = (name for name in (cache_name, _ENCODER_CACHE) if name in builder.kwargs)
+    notes = (*blueprint.notes, *builder.notes)
+    return replace(prefill, kwargs=builder.kwargs, notes=notes, phase=DECODE, caches=tuple(caches))
 
 
 def _generating_part(context: InputContext) -> str:
