@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pytest
 import torch
 
+from torchstone.capture import capture
 from torchstone.models import load
 from torchstone.models.inputs import InputOptions, Inputs
 
@@ -68,3 +69,13 @@ def test_states_have_the_dtypes_that_the_model_keeps_them_in(name: str, dtype: s
     assert kept["meta"] == kept["cpu"]
     assert kept["cpu"][: len(_dtypes(filled))] == _dtypes(filled)
     assert filled.kwargs or any(one.endswith("recurrent_states torch.float32") for one in kept["meta"])
+
+
+@pytest.mark.parametrize("name", ["tiny:mamba", "tiny:mamba2", "tiny:falcon_mamba", "tiny:rwkv"])
+def test_a_step_from_states_costs_the_same_after_any_number_of_tokens(name: str) -> None:
+    costs = set()
+    for cached in (3, 64, 1000):
+        model, inputs = load(name, options=InputOptions(batch_size=2, phase="decode", cache_len=cached))
+        assert "attention_mask" not in inputs.kwargs
+        costs.add(sum(one.elements for one in capture(model, inputs).tensors.specs))
+    assert len(costs) == 1

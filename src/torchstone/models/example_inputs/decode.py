@@ -77,7 +77,7 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
     _Recast(_dtype_of(context.model)).parts(cache)
     set_lengths(cache, cached)
     builder = InputBuilder(context.options.seed)
-    _add_step(builder, prefill, context, ids_name, cached)
+    _add_step(builder, prefill, context, (ids_name, cache_name, cached))
     if context.config.model_type in _HEARS_WHILE_IT_WRITES:
         _add_sound(builder, context, getattr(output, _ENCODER_CACHE))
     same = "" if filled == cached else f" (filled with {filled}: its states have the same size after any number)"
@@ -397,8 +397,13 @@ def _alone(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone(memory_format=torch.contiguous_format) if shares else tensor
 
 
-def _add_step(builder: InputBuilder, prefill: Inputs, context: InputContext, ids_name: str, cached: int) -> None:
-    """One token, a mask over the cache and it, and its position."""
+def _add_step(builder: InputBuilder, prefill: Inputs, context: InputContext, asked: tuple[str, str, int]) -> None:
+    """One token, a mask over the cache and it, and its position.
+
+    States do not have the tokens before, so that there is nothing to mask: `generate` drops the mask then, and Mamba
+    would multiply the new token by each of its places.
+    """
+    ids_name, cache_name, cached = asked
     own = prefill.kwargs[ids_name].shape
     tokens = cached + _NEW_TOKENS if context.config.model_type in _TAKE_ALL_TOKENS else _NEW_TOKENS
     shape = (own[0], tokens, *own[2:])
@@ -407,7 +412,7 @@ def _add_step(builder: InputBuilder, prefill: Inputs, context: InputContext, ids
         if "attention_mask" in prefill.kwargs:  # over the encoder's tokens
             builder.add("attention_mask", prefill.kwargs["attention_mask"], "all ones, over the encoder's tokens")
         return
-    if "attention_mask" in context.parameters:
+    if "attention_mask" in context.parameters and cache_name == _CACHES[0]:
         seen = cached + _NEW_TOKENS
         if context.options.cache == "static" and context.config.model_type in _MASK_COVERS_ROOM:
             mask = (torch.arange(_room(context, cached)) < seen).long().expand(context.batch, -1).contiguous()
