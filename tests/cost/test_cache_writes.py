@@ -13,7 +13,7 @@ from torchstone.cost import price
 from torchstone.models.inputs import InputOptions
 from torchstone.models.load_model import load
 from torchstone.record.codec import decode, encode
-from torchstone.record.cost import CachePartKind, Category, CostTable
+from torchstone.record.cost import CachePartKind, Category, Conventions, CostTable
 from torchstone.record.trace import Trace
 
 _BATCH, _HEADS, _TOKENS, _HEAD, _FLOAT = 3, 2, 10, 8, 4
@@ -216,6 +216,36 @@ def test_what_a_prompt_leaves_in_modules_is_kept_after_it() -> None:
     assert table.cache.when == "after the prompt"
     kept = {part.kind: part.size_bytes for part in table.cache.parts}
     assert kept[CachePartKind.STATE] == _BATCH * _FLOAT * state
+
+
+@pytest.mark.parametrize(("block", "before", "after"), [(1, 40, 41), (16, 48, 48), (40, 40, 80), (41, 41, 41)])
+def test_a_cache_that_is_not_given_back_grows_by_a_block_at_most(block: int, before: int, after: int) -> None:
+    options = InputOptions(phase="decode", batch_size=_BATCH, cache_len=40, cache="paged", block_size=block)
+    model, inputs = load("tiny:recurrent_gemma", options=options)
+    config: Any = model.config
+    row = 2 * config.num_key_value_heads * config.hidden_size // config.num_attention_heads
+    recurrent = config.layers_block_type[: config.num_hidden_layers].count("recurrent")
+    columns = (config.conv1d_width - 1) + config.conv1d_width + 2  # of the convolution and the recurrence, old and new
+    states = recurrent * config.lru_width * columns * _BATCH * _FLOAT
+    table = price(capture(model, inputs), Conventions(block_size=block))
+    assert config.num_hidden_layers - recurrent == 1
+    assert table.cache is not None
+    kept = {part.kind: part.size_bytes for part in table.cache.parts}
+    assert kept[CachePartKind.WINDOW] == _BATCH * _FLOAT * row * before
+    counter = 8
+    assert table.peak.kv_cache_bytes == _BATCH * _FLOAT * row * after + states + counter
+
+
+class _Decays(nn.Module):
+    """Writes to its state twice."""
+
+    def forward(self, x: Tensor, state: Tensor) -> Tensor:
+        return state.mul_(0.5).add_(x).sum()
+
+
+def test_a_state_that_is_written_twice_counts_once() -> None:
+    state = torch.randn(_BATCH, _WIDTH)
+    assert _written(_step(_Decays(), torch.randn(_BATCH, _WIDTH), state)) == state.nbytes
 
 
 class _KeepsToItself(nn.Module):

@@ -294,12 +294,15 @@ class Run:
                 self._tensors.left[f"{path}.{name}" if path else name] = self._tensors.number_of(tensor)
 
     def _find_changed_inputs(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        """Which tensors objects that were given contain at the end, such as a cache that is not given back."""
+        """Which tensors objects that were given contain at the end, such as a cache that is not given back.
+
+        A tensor is named by its argument and its place there, as in the description of the call.
+        """
         known = {*self._calls.inputs[0], *self._calls.outputs[0]} if self._calls.numbers else set()
         for name, value in (*zip(argument_names(self._model, len(args)), args, strict=True), *kwargs.items()):
             if isinstance(value, Tensor) or is_plain(value):
                 continue
-            describer = self._tensors.describer()
+            describer = self._tensors.describer(self._tree.layer_of(self._model))
             describer.describe(value)
             for position, tensor in enumerate(describer.tensors):
                 if self._tensors.is_known(tensor) and self._tensors.number_of(tensor) not in known:

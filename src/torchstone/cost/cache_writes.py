@@ -53,9 +53,16 @@ def new_cache_bytes(trace: Trace, storages: Storages, made: Iterable[int]) -> in
 
 
 def new_bytes_in_place(trace: Trace, storages: Storages, written: Mapping[int, int]) -> int:
-    """Of the bytes that calls write to caches in place, by call, those that are new: some move a whole window."""
+    """Of the bytes that calls write to caches in place, by call, those that are new: some move a whole window.
+
+    A cache that several calls write to is written once at most.
+    """
     origins = _Origins(trace, storages)
-    return sum(origins.new_part(call, size) for call, size in written.items())
+    new: defaultdict[frozenset[int], int] = defaultdict(int)
+    for call, size in written.items():
+        caches = frozenset(trace.tensors.storage_of[one] for one in trace.ops.writes[call])
+        new[caches] += origins.new_part(call, size)
+    return sum(min(size, sum(map(storages.whole_size, caches))) for caches, size in new.items())
 
 
 class _Origins:

@@ -204,12 +204,20 @@ def _left(trace: Trace) -> list[_Kept]:
         spec, spot = table[tensor].spec, spots.get(name)
         if spot is not None:  # what stood there before the run
             layer = spot.layer or _Layer(path=spot.path)
+            if layer.seen is not None:  # a window that is full has as many tokens as before, and saw one more
+                layer = msgspec.structs.replace(layer, seen=layer.seen + _grown(spot.spec, spec))
             found.append(_Kept(path=spot.path, tensor=tensor, spec=spec, layer=layer, kind=_kind(spot)))
             continue
         layer = _Layer(path=name.rpartition(".")[0] or name)
         kind = CachePartKind.OTHER if name.endswith("]") else CachePartKind.STATE
         found.append(_Kept(path=name, tensor=tensor, spec=spec, layer=layer, kind=kind))
     return found
+
+
+def _grown(before: TensorSpec, after: TensorSpec) -> int:
+    """The tokens that a step adds to a layer, one at least."""
+    same_rank = len(before.shape) == len(after.shape) >= _TOKEN_RANK
+    return max(after.shape[-2] - before.shape[-2], 1) if same_rank else 1
 
 
 def _given(trace: Trace) -> list[tuple[str, list[_Spot | None]]]:
