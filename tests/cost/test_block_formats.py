@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torchstone.capture import capture
 from torchstone.cost import price
 from torchstone.cost.formats import parse_format, with_formats
+from torchstone.models.inputs import InputOptions
+from torchstone.models.load_model import load
 from torchstone.record.cost import Conventions, CostTable, Formats
 from torchstone.record.trace import Trace
 from torchstone.workflows.cost import PricingOptions, price_trace
@@ -147,6 +149,29 @@ def test_images_in_a_format_lie_as_rows_of_pixels(name: str) -> None:
     trace = capture(nn.Conv2d(64, 32, 1, bias=False), torch.ones(2, 64, 7, 7))
     table = _activations(trace, name)
     assert table.peak.activations_bytes == _SIZES[name](2 * 49, 64) + _SIZES[name](2 * 49, 32)
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+@pytest.mark.parametrize("model", ["tiny:mamba", "tiny:mamba2", "tiny:jamba", "tiny:lfm2"])
+def test_states_are_matrices_whatever_computed_them(model: str, phase: str) -> None:
+    """A convolution writes into some of them, and results of one into others."""
+    found, inputs = load(model, options=InputOptions(phase="decode", batch_size=3, cache_len=5))
+    cache = inputs.kwargs["cache_params" if "cache_params" in inputs.kwargs else "past_key_values"]
+    kept = [
+        one
+        for layer in cache.layers
+        for field in vars(layer).values()
+        for one in (field.values() if isinstance(field, dict) else [field])
+        if isinstance(one, Tensor)
+    ]
+    if phase == "prefill":
+        found, inputs = load(model, options=InputOptions(batch_size=3, seq_len=5))
+        inputs.kwargs["use_cache"] = True
+    trace = capture(found, inputs)
+    for name, size in _SIZES.items():
+        table = price(with_formats(trace, Formats(kv_cache=parse_format(name))))
+        assert table.cache is not None
+        assert table.cache.size_bytes == sum(prod(one.shape[:-2]) * size(*one.shape[-2:]) for one in kept), name
 
 
 def test_packed_weights_keep_the_bytes_in_which_they_are_stored() -> None:

@@ -1,16 +1,20 @@
 """What a step writes to a cache, against what the model's own code computes anew, by hand."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 from torch import Tensor, nn
 
 from torchstone.capture import capture
 from torchstone.cost import price
 from torchstone.models.inputs import InputOptions
 from torchstone.models.load_model import load
-from torchstone.record.cost import Category, CostTable
+from torchstone.record.codec import decode, encode
+from torchstone.record.cost import CachePartKind, Category, Conventions, CostTable
+from torchstone.record.trace import Trace
 
 _BATCH, _HEADS, _TOKENS, _HEAD, _FLOAT = 3, 2, 10, 8, 4
 _WIDTH = _HEADS * _HEAD
@@ -171,13 +175,104 @@ class _Replaces(nn.Module):
 
 
 @pytest.mark.parametrize("in_place", [True, False])
-def test_states_that_are_replaced_unseen_are_named(*, in_place: bool) -> None:
-    table = _step(_Replaces(in_place=in_place), torch.randn(_BATCH, _WIDTH))
+def test_states_that_modules_replace_are_written(*, in_place: bool) -> None:
+    trace = capture(_Replaces(in_place=in_place), torch.randn(_BATCH, _WIDTH))
     size = _BATCH * _WIDTH * _FLOAT
+    for table in (price(trace), price(decode(encode(trace), Trace, origin="here"))):
+        assert table.cache is not None
+        assert (table.cache.size_bytes, _written(table)) == (size, size)
+        assert not any("not in the bytes written" in note for note in table.notes)
+
+
+def test_a_trace_that_does_not_say_what_modules_hold_at_the_end_says_so() -> None:
+    trace = capture(_Replaces(in_place=False), torch.randn(_BATCH, _WIDTH))
+    older = replace(trace, recorded_tensors=replace(trace.recorded_tensors, left=None))
+    table = price(older)
+    assert _written(table) == 0
+    assert any("not in the bytes written" in note for note in table.notes)
+
+
+@pytest.mark.parametrize("tokens", [1, 7, 16, 17, 100])
+def test_recurrent_gemma_writes_its_states_and_a_row_for_each_layer_with_a_window(tokens: int) -> None:
+    """It keeps states as attributes of modules, and does not give back the cache that it is given."""
+    options = InputOptions(phase="decode", batch_size=_BATCH, cache_len=tokens)
+    model, inputs = load("tiny:recurrent_gemma", options=options)
+    config: Any = model.config
+    row = 2 * config.num_key_value_heads * config.hidden_size // config.num_attention_heads
+    state = config.lru_width  # of the recurrence; the convolution adds one column to those that it keeps
+    blocks = [config.layers_block_type[layer] for layer in range(config.num_hidden_layers)]
+    expected = sum(2 * state if block == "recurrent" else row for block in blocks)
+    assert {"recurrent", "attention"} == set(blocks)
+    assert _written(price(capture(model, inputs))) == _BATCH * _FLOAT * expected
+
+
+def test_what_a_prompt_leaves_in_modules_is_kept_after_it() -> None:
+    model, inputs = load("tiny:recurrent_gemma", options=InputOptions(batch_size=_BATCH, seq_len=5))
+    config: Any = model.config
+    blocks = [config.layers_block_type[layer] for layer in range(config.num_hidden_layers)]
+    state = config.lru_width * config.conv1d_width * blocks.count("recurrent")
+    table = price(capture(model, inputs))
     assert table.cache is not None
-    assert table.cache.size_bytes == size
-    assert _written(table) == (size if in_place else 0)
-    assert any("not in the bytes written" in note for note in table.notes) is not in_place
+    assert table.cache.when == "after the prompt"
+    kept = {part.kind: part.size_bytes for part in table.cache.parts}
+    assert kept[CachePartKind.STATE] == _BATCH * _FLOAT * state
+
+
+@pytest.mark.parametrize(("block", "before", "after"), [(1, 40, 41), (16, 48, 48), (40, 40, 80), (41, 41, 41)])
+def test_a_cache_that_is_not_given_back_grows_by_a_block_at_most(block: int, before: int, after: int) -> None:
+    options = InputOptions(phase="decode", batch_size=_BATCH, cache_len=40, cache="paged", block_size=block)
+    model, inputs = load("tiny:recurrent_gemma", options=options)
+    config: Any = model.config
+    row = 2 * config.num_key_value_heads * config.hidden_size // config.num_attention_heads
+    recurrent = config.layers_block_type[: config.num_hidden_layers].count("recurrent")
+    columns = (config.conv1d_width - 1) + config.conv1d_width + 2  # of the convolution and the recurrence, old and new
+    states = recurrent * config.lru_width * columns * _BATCH * _FLOAT
+    table = price(capture(model, inputs), Conventions(block_size=block))
+    assert config.num_hidden_layers - recurrent == 1
+    assert table.cache is not None
+    kept = {part.kind: part.size_bytes for part in table.cache.parts}
+    assert kept[CachePartKind.WINDOW] == _BATCH * _FLOAT * row * before
+    counter = 8
+    assert table.peak.kv_cache_bytes == _BATCH * _FLOAT * row * after + states + counter
+
+
+class _Decays(nn.Module):
+    """Writes to its state twice."""
+
+    def forward(self, x: Tensor, state: Tensor) -> Tensor:
+        return state.mul_(0.5).add_(x).sum()
+
+
+def test_a_state_that_is_written_twice_counts_once() -> None:
+    state = torch.randn(_BATCH, _WIDTH)
+    assert _written(_step(_Decays(), torch.randn(_BATCH, _WIDTH), state)) == state.nbytes
+
+
+class _KeepsToItself(nn.Module):
+    """Appends to the cache that it is given, and gives back the result alone."""
+
+    def forward(self, x: Tensor, kv_cache: list[Tensor]) -> Tensor:
+        kv_cache[0] = torch.cat([kv_cache[0], x], 2)
+        return _attend(x, kv_cache[0], kv_cache[0])
+
+
+def test_a_cache_that_is_not_given_back_is_written_as_one_that_is() -> None:
+    cache = torch.randn(_BATCH, _HEADS, _TOKENS, _HEAD)
+    table = _step(_KeepsToItself(), torch.randn(_BATCH, _HEADS, 1, _HEAD), [cache])
+    assert table.cache is not None
+    assert (table.cache.size_bytes, _written(table)) == (cache.nbytes, _ROW)
+
+
+@pytest.mark.parametrize("tokens", [1, 126, 127, 128, 129, 300])
+def test_a_static_window_takes_one_new_row_wherever_it_stands(tokens: int) -> None:
+    """Once it is full, transformers moves all rows by one: those that were there are not new."""
+    options = InputOptions(phase="decode", batch_size=_BATCH, cache_len=tokens, cache="static", cache_size=301)
+    model, inputs = load("tiny:gpt_oss", options=options)
+    config: Any = model.config
+    assert config.sliding_window == 128
+    row = config.num_hidden_layers * 2 * config.num_key_value_heads * config.head_dim * _BATCH * _FLOAT
+    counters = 8 * config.num_hidden_layers
+    assert row <= _written(price(capture(model, inputs))) <= row + counters
 
 
 class Copied(nn.Module):

@@ -54,6 +54,25 @@ def test_images_are_rows_of_pixels_and_kernels_one_matrix() -> None:
     assert tiled.peak.total_bytes == (kernel + image + 2 * features) * TILE * 2
 
 
+class _Patches(nn.Module):
+    """Tokens of an image, as a vision transformer makes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = nn.Conv2d(3, 40, 4, stride=4, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.project(x).flatten(2).transpose(1, 2) + 1.0
+
+
+def test_channels_that_were_moved_to_the_end_are_columns() -> None:
+    _, tiled = priced(_Patches(), torch.zeros(2, 3, 8, 8, dtype=torch.bfloat16))
+
+    kernel, image = 2 * 2, 4 * 1  # 40 x 48, and 128 pixels of 3 channels
+    patches, tokens = 1 * 2, 2 * 1 * 2  # 8 pixels of 40 channels, and 4 tokens of 40 for each of 2 images
+    assert tiled.peak.total_bytes == (kernel + image + patches + tokens) * TILE * 2
+
+
 def test_tables_that_are_looked_up_in_and_whole_numbers_lie_row_by_row() -> None:
     _, tiled = priced(nn.Embedding(50, 40), torch.zeros(2, 5, dtype=torch.int64))
     assert tiled.peak.total_bytes == 50 * 40 * 2 + 10 * 8 + 2 * 2 * TILE * 2

@@ -1,28 +1,34 @@
 """The decode phase of recurrent models: states do not grow, so a long cache costs no long prefill."""
 
+from collections.abc import Iterable
+
 import pytest
 import torch
 
+from torchstone.capture import capture
 from torchstone.models import load
 from torchstone.models.inputs import InputOptions, Inputs
 
 
 def _states(inputs: Inputs) -> list[torch.Size]:
-    found: list[torch.Size] = []
+    return [one.shape for one in _tensors(inputs.kwargs.get("cache_params", inputs.kwargs.get("state")))]
 
-    def look(value: object) -> None:
-        if isinstance(value, torch.Tensor):
-            found.append(value.shape)
-        elif isinstance(value, list | tuple):
-            for part in value:
-                look(part)
-        elif isinstance(value, dict):
-            look(list(value.values()))
-        elif hasattr(value, "__dict__"):
-            look(list(vars(value).values()))
 
-    look(inputs.kwargs.get("cache_params", inputs.kwargs.get("state")))
-    return found
+def _dtypes(inputs: Inputs) -> list[str]:
+    return [str(one.dtype) for one in _tensors(inputs.kwargs.get("cache_params", inputs.kwargs.get("state")))]
+
+
+def _tensors(value: object) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    parts: Iterable[object] = ()
+    if isinstance(value, list | tuple):
+        parts = value
+    elif isinstance(value, dict):
+        parts = value.values()
+    elif hasattr(value, "__dict__"):
+        parts = vars(value).values()
+    return [tensor for part in parts for tensor in _tensors(part)]
 
 
 @pytest.mark.parametrize("name", ["tiny:mamba", "tiny:rwkv"])
@@ -40,3 +46,36 @@ def test_states_are_those_of_a_full_prefill(name: str) -> None:
 def test_a_cache_that_grows_is_filled_whole() -> None:
     _, inputs = load("tiny:llama", options=InputOptions(phase="decode", cache_len=77))
     assert inputs.kwargs["past_key_values"].get_seq_length() == 77
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["tiny:mamba", "tiny:mamba2", "tiny:rwkv", "tiny:recurrent_gemma"])
+def test_states_have_the_dtypes_that_the_model_keeps_them_in(name: str, dtype: str) -> None:
+    """RWKV sums up in float32 whatever its weights are: three states of five, in a list that is no cache class."""
+    kept = {}
+    for device in ("meta", "cpu"):
+        options = InputOptions(batch_size=2, phase="decode", cache_len=5, dtype=dtype)
+        model, inputs = load(name, options=options, device=device)
+        kept[device] = _dtypes(inputs)
+        attributes = [(path, vars(one)) for path, one in model.named_modules()]
+        kept[device] += [
+            f"{path}.{field} {value.dtype}" for path, own in attributes for field, value in own.items()
+            if isinstance(value, torch.Tensor)
+        ]  # fmt: skip
+    real, _ = load(name, device="cpu", options=InputOptions(dtype=dtype))
+    with torch.no_grad():
+        output = real(input_ids=torch.ones(2, 5, dtype=torch.int64), use_cache=True)
+    filled = Inputs(kwargs={name: output[name] for name in ("cache_params", "state") if name in output}, origin="real")
+    assert kept["meta"] == kept["cpu"]
+    assert kept["cpu"][: len(_dtypes(filled))] == _dtypes(filled)
+    assert filled.kwargs or any(one.endswith("recurrent_states torch.float32") for one in kept["meta"])
+
+
+@pytest.mark.parametrize("name", ["tiny:mamba", "tiny:mamba2", "tiny:falcon_mamba", "tiny:rwkv"])
+def test_a_step_from_states_costs_the_same_after_any_number_of_tokens(name: str) -> None:
+    costs = set()
+    for cached in (3, 64, 1000):
+        model, inputs = load(name, options=InputOptions(batch_size=2, phase="decode", cache_len=cached))
+        assert "attention_mask" not in inputs.kwargs
+        costs.add(sum(one.elements for one in capture(model, inputs).tensors.specs))
+    assert len(costs) == 1

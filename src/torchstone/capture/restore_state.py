@@ -7,6 +7,7 @@ import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from operator import is_
 from threading import Lock
 from types import TracebackType
@@ -189,9 +190,9 @@ def process_kept(*, grad: bool) -> Iterator[None]:
 
 
 @contextmanager
-def modules_kept(modules: list[nn.Module], *, real: bool) -> Iterator[None]:
+def modules_kept(modules: list[nn.Module], *, real: bool) -> "Iterator[KeptModules]":
     """Attributes, hooks, buffers and gradients of the modules are as before when this closes."""
-    before = _Kept(modules)
+    before = KeptModules(modules)
     gradients = [
         (parameter, parameter.grad)
         for module in (modules if real else ())  # stand-ins have gradients of their own
@@ -203,7 +204,7 @@ def modules_kept(modules: list[nn.Module], *, real: bool) -> Iterator[None]:
     )
     values = [(buffer, buffer._version, buffer.detach().clone()) for buffer in buffers]
     try:
-        yield
+        yield before
     finally:
         before.restore()
         for parameter, gradient in gradients:
@@ -220,15 +221,17 @@ def modules_kept(modules: list[nn.Module], *, real: bool) -> Iterator[None]:
 _DICTIONARIES = frozenset({dict, OrderedDict})
 
 
-class _Kept:
+class KeptModules:
     """The attributes of modules and what stands in those of them that are dictionaries, hooks among them."""
 
     def __init__(self, modules: list[nn.Module]) -> None:
         self._filled: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._empty: list[dict[str, Any]] = []
+        self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []  # of each module
         for module in modules:
             attributes = vars(module)
-            self._filled.append((attributes, attributes.copy()))
+            self._attributes.append((attributes, attributes.copy()))
+            self._filled.append(self._attributes[-1])
             for value in attributes.values():
                 if type(value) in _DICTIONARIES:
                     if value:
@@ -236,7 +239,16 @@ class _Kept:
                     else:
                         self._empty.append(value)
 
+    def new_tensors(self) -> Iterator[tuple[int, str, Tensor]]:
+        """The place of a module, the name and the tensor of each attribute and buffer that is another one by now."""
+        for place, (now, before) in enumerate(self._attributes):
+            held = chain(now.items(), dict.items(now["_buffers"]))  # as modules hold them, not as they are looked at
+            for name, value in held:
+                if isinstance(value, Tensor) and value is not before.get(name, before["_buffers"].get(name)):
+                    yield place, name, value
+
     def restore(self) -> None:
+        """Put back what was there."""
         for dictionary in filter(None, self._empty):
             dictionary.clear()
         for dictionary, before in self._filled:

@@ -10,12 +10,19 @@ from torch import Tensor, nn
 
 from torchstone.backends.interception import intercepted
 from torchstone.capture.call_sites import NOT_THE_MODEL, CallSites
-from torchstone.capture.describe import Describer
+from torchstone.capture.describe import Describer, is_plain
 from torchstone.capture.fingerprint import exchanged
 from torchstone.capture.folding import fold
 from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.ops import LinesOfNodes, Met, OpColumns, OpRecorder, nodes_so_far, origin_of
-from torchstone.capture.restore_state import LOOKS_WATCHED, inputs_in, modules_kept, one_thread, process_kept
+from torchstone.capture.restore_state import (
+    LOOKS_WATCHED,
+    KeptModules,
+    inputs_in,
+    modules_kept,
+    one_thread,
+    process_kept,
+)
 from torchstone.capture.reuse import Replayed, Reuse
 from torchstone.capture.tables import (
     CallColumns,
@@ -227,7 +234,7 @@ class Run:
             kept.callback(self._tensors.forget_marks)
             kept.enter_context(process_kept(grad=self._backward is not None))
             kept.enter_context(LOOKS_WATCHED)
-            kept.enter_context(modules_kept(self._tree.modules, real=not self._world.stand_in))
+            modules = kept.enter_context(modules_kept(self._tree.modules, real=not self._world.stand_in))
             self._number_held_tensors(kept)
             self._number_inputs(args, kwargs)
             self._really_call = kept.enter_context(intercepted(self._tree.modules, self._call, self._elsewhere.append))
@@ -242,7 +249,10 @@ class Run:
                         self._ops.forward_calls = len(self._ops)
                         self._backward.run(output)
                         self._find_gradients()
-            if ran.cause is not None:
+            self._find_new_states(modules)
+            if ran.cause is None:
+                self._find_changed_inputs(args, kwargs)
+            else:
                 self._raised, self.error = ran.cause, printable(ran.error or ran.cause)
 
     def _number_held_tensors(self, kept: ExitStack) -> None:
@@ -277,6 +287,28 @@ class Run:
         self._tensors.mark_like(held, tensor)
         storage = self._tensors.storage_of[self._tensors.number_of(held)]
         self._tensors.lifetimes.stands_at(storage_pointer(held), storage)
+
+    def _find_new_states(self, modules: KeptModules) -> None:
+        """Which tensors modules hold at the end, in the place of others or of none."""
+        for module, name, tensor in modules.new_tensors():
+            if self._tensors.is_known(tensor):
+                path = self._tree.paths[module]
+                self._tensors.left[f"{path}.{name}" if path else name] = self._tensors.number_of(tensor)
+
+    def _find_changed_inputs(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        """Which tensors objects that were given contain at the end, such as a cache that is not given back.
+
+        A tensor is named by its argument and its place there, as in the description of the call.
+        """
+        known = {*self._calls.inputs[0], *self._calls.outputs[0]} if self._calls.numbers else set()
+        for name, value in (*zip(argument_names(self._model, len(args)), args, strict=True), *kwargs.items()):
+            if isinstance(value, Tensor) or is_plain(value):
+                continue
+            describer = self._tensors.describer(self._tree.layer_of(self._model))
+            describer.describe(value)
+            for position, tensor in enumerate(describer.tensors):
+                if self._tensors.is_known(tensor) and self._tensors.number_of(tensor) not in known:
+                    self._tensors.left[f"{name}[{position}]"] = self._tensors.number_of(tensor)
 
     def _find_gradients(self) -> None:
         """Which tensors a backward pass left as gradients of parameters."""

@@ -155,6 +155,7 @@ class TensorColumns:
         self.held: dict[int, int] = {}  # by id: their numbers
         self._lasting: list[Tensor] = []  # these tensors, whose ids must not be given again
         self.gradients: dict[int, int] = {}  # parameter -> what the backward pass left for it
+        self.left: dict[str, int] = {}  # what modules hold at the end and did not hold before, by name
         self._external: list[ExternalTensor] = []
         self._constants: list[int] = []  # those of the external ones that the code brought along
         self._gone: set[int] = set()  # those of the external ones that the model replaced
@@ -389,6 +390,7 @@ class TensorColumns:
                 ]
             ),
             gradients=dict(self.gradients),
+            left=dict(self.left),
         )
 
 

@@ -75,7 +75,7 @@ _OPTIONS: tuple[Option, ...] = (
         type=click.Choice(["prefill", "decode"]),
         help="Run the whole prompt (prefill), or one token with a KV cache (decode).",
     ),
-    click.option("--cache-len", type=click.IntRange(min=0), help="Tokens in the KV cache, with --phase decode."),
+    click.option("--cache-len", type=click.IntRange(min=1), help="Tokens in the KV cache, with --phase decode."),
     click.option(
         "--cache",
         type=click.Choice(CACHES),

@@ -60,6 +60,9 @@ def find_ends(trace: Trace) -> Ends:
     if caches_in and not caches_out:
         caches_out = _grown(trace, caches_in, kept) | _alike(trace)
     kept |= states & written_storages(trace) if states else set()
+    left = {table.storage_of[tensor] for tensor in left_states(trace, table).values()} - names.keys()
+    kept |= left
+    caches_out |= left
     gradients = frozenset(map(table.storage_of.__getitem__, table.gradients.values()))
     return Ends(
         extents=extents,
@@ -102,6 +105,25 @@ def own_states(trace: Trace, table: TensorTable) -> list[ExternalTensor]:
                 larger.append(external)
     written = written_storages(trace) if larger else set()
     return [*found, *(one for one in larger if table.storage_of[one.tensor] in written)]
+
+
+def left_states(trace: Trace, table: TensorTable) -> dict[str, int]:
+    """By name: the states that modules hold after the run and did not hold before, and those in caches not given back.
+
+    They are named as states and as a KV cache, as those are that were there before.
+    """
+    found = {}
+    for name, tensor in (trace.recorded_tensors.left or {}).items():
+        spec = table.specs[table.spec_of[tensor]]
+        if has_state_name(name) and "float" in spec.dtype and len(spec.shape) > 1:
+            found[name] = tensor
+    return found
+
+
+def has_state_name(path: str) -> bool:
+    """Whether an attribute is named as a state, or as a KV cache; tables of positions are called a cache, too."""
+    name = path.rpartition(".")[2].partition("[")[0]
+    return _STATE_NAME.fullmatch(name) is not None or (is_cache_name(name) and name != "cache")
 
 
 def written_storages(trace: Trace) -> set[int]:

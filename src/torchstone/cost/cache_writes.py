@@ -6,7 +6,7 @@ So each result is followed back, through copies, to where its elements come from
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from torchstone.cost.registry import find_price, value_of
 from torchstone.cost.storages import Storages
@@ -52,6 +52,19 @@ def new_cache_bytes(trace: Trace, storages: Storages, made: Iterable[int]) -> in
     return found
 
 
+def new_bytes_in_place(trace: Trace, storages: Storages, written: Mapping[int, int]) -> int:
+    """Of the bytes that calls write to caches in place, by call, those that are new: some move a whole window.
+
+    A cache that several calls write to is written once at most.
+    """
+    origins = _Origins(trace, storages)
+    new: defaultdict[frozenset[int], int] = defaultdict(int)
+    for call, size in written.items():
+        caches = frozenset(trace.tensors.storage_of[one] for one in trace.ops.writes[call])
+        new[caches] += origins.new_part(call, size)
+    return sum(min(size, sum(map(storages.whole_size, caches))) for caches, size in new.items())
+
+
 class _Origins:
     def __init__(self, trace: Trace, storages: Storages) -> None:
         self._ops, self._table = trace.ops, trace.tensors
@@ -63,6 +76,13 @@ class _Origins:
                 for storage in outputs or [storage_of[one] for one in self._ops.writes.get(row, ())]:
                     self._writers[storage].append(row)
         self._known = {one: _Content(new=0, total=1) for one in storages.cache_inputs}
+
+    def new_part(self, call: int, size: int) -> int:
+        """Of the bytes that a call writes in place, those that do not come from a cache."""
+        source = self._ops.inputs[call][-1:]
+        if not self._puts(self._signature(call)) or not source:
+            return size
+        return -(-size * self._new_in(source) // max(self._table[source[0]].spec.elements, 1))
 
     def content(self, storage: int) -> _Content:
         """Follow a piece of memory back; what is reached twice, or is no cache of before, is new."""
@@ -91,16 +111,20 @@ class _Origins:
     def _passes_on(self, row: int) -> bool:
         """Whether a call gives elements of its inputs on."""
         signature = self._signature(row)
+        copies = self._kinds[self._ops.signature_of[row]] is Kind.COPY
+        return copies or signature.op in _JOINS or self._puts(signature)
+
+    @staticmethod
+    def _puts(signature: OpSignature) -> bool:
+        """Whether a call writes its last tensor into the first."""
         name = _name(signature).removesuffix("_")
-        copies = self._kinds[self._ops.signature_of[row]] is Kind.COPY or name == "copy"
-        return copies or signature.op in _JOINS or name in _PUTS
+        return name == "copy" or name in _PUTS
 
     def _written(self, first: int, later: Sequence[int]) -> _Content:
         made = self._made(first, is_written_to=bool(later))
         new = made.new
         for row in later:
-            name = _name(self._signature(row)).removesuffix("_")
-            new += self._new_in(self._ops.inputs[row][-1:]) if name == "copy" or name in _PUTS else made.total
+            new += self._new_in(self._ops.inputs[row][-1:]) if self._puts(self._signature(row)) else made.total
         return _Content(new=min(new, made.total), total=made.total, shape=made.shape, dim=made.dim)
 
     def _made(self, row: int, *, is_written_to: bool) -> _Content:

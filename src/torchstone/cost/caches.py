@@ -10,7 +10,7 @@ from math import prod
 
 import msgspec
 
-from torchstone.cost.boundary_tensors import is_cache_name, own_states, written_storages
+from torchstone.cost.boundary_tensors import is_cache_name, left_states, own_states, written_storages
 from torchstone.cost.registry import find_price
 from torchstone.cost.storages import Storages
 from torchstone.record.base import Record
@@ -104,8 +104,10 @@ def cache_memory(trace: Trace, block: int | None = None) -> CacheMemory | None:
 
 
 def _replaced(trace: Trace, own: Sequence[_Kept]) -> int:
-    """How many of the tensors that modules keep are not written to, so that others take their place, if any."""
-    written = written_storages(trace) if own else set()
+    """How many of the tensors that modules keep are not written to, and may be replaced in a way not recorded."""
+    if trace.recorded_tensors.left is not None or not own:
+        return 0
+    written = written_storages(trace)
     return sum(trace.tensors.storage_of[one.tensor] not in written for one in own)
 
 
@@ -159,13 +161,8 @@ def in_blocks(trace: Trace, storages: Storages, block: int | None, tile: int | N
 def _before(trace: Trace, own: list[_Kept]) -> list[_Kept]:
     if not len(trace.recorded_calls):
         return []
-    root = trace.recorded_calls[0]  # the call of the root is no copy
-    found = (
-        one
-        for argument in root.signature.arguments
-        for one in _walk(argument.value, argument.name, inside=is_cache_name(argument.name))
-    )
-    return _numbered(trace, found, root.inputs) + own
+    found = (spot for _, spots in _given(trace) for spot in spots)
+    return _numbered(trace, found, trace.recorded_calls[0].inputs) + own
 
 
 def _attributes(trace: Trace) -> list[_Kept]:
@@ -192,7 +189,44 @@ def _after(trace: Trace) -> list[_Kept]:
     if not len(trace.recorded_calls):
         return []
     root = trace.recorded_calls[0]
-    return _numbered(trace, _walk(root.signature.output, "", inside=False), root.outputs)
+    given = _numbered(trace, _walk(root.signature.output, "", inside=False), root.outputs)
+    return given + _left(trace)
+
+
+def _left(trace: Trace) -> list[_Kept]:
+    """What modules and caches that were given hold at the end, and the model did not give back."""
+    if not trace.recorded_tensors.left:
+        return []
+    table = trace.tensors
+    spots = {f"{name}[{place}]": spot for name, found in _given(trace) for place, spot in enumerate(found)}
+    found = []
+    for name, tensor in left_states(trace, table).items():
+        spec, spot = table[tensor].spec, spots.get(name)
+        if spot is not None:  # what stood there before the run
+            layer = spot.layer or _Layer(path=spot.path)
+            if layer.seen is not None:  # a window that is full has as many tokens as before, and saw one more
+                layer = msgspec.structs.replace(layer, seen=layer.seen + _grown(spot.spec, spec))
+            found.append(_Kept(path=spot.path, tensor=tensor, spec=spec, layer=layer, kind=_kind(spot)))
+            continue
+        layer = _Layer(path=name.rpartition(".")[0] or name)
+        kind = CachePartKind.OTHER if name.endswith("]") else CachePartKind.STATE
+        found.append(_Kept(path=name, tensor=tensor, spec=spec, layer=layer, kind=kind))
+    return found
+
+
+def _grown(before: TensorSpec, after: TensorSpec) -> int:
+    """The tokens that a step adds to a layer, one at least."""
+    same_rank = len(before.shape) == len(after.shape) >= _TOKEN_RANK
+    return max(after.shape[-2] - before.shape[-2], 1) if same_rank else 1
+
+
+def _given(trace: Trace) -> list[tuple[str, list[_Spot | None]]]:
+    """Of each argument of the root the tensors in it."""
+    root = trace.recorded_calls[0]  # the call of the root is no copy
+    return [
+        (argument.name, list(_walk(argument.value, argument.name, inside=is_cache_name(argument.name))))
+        for argument in root.signature.arguments
+    ]
 
 
 def _numbered(trace: Trace, spots: Iterator[_Spot | None], tensors: Sequence[int]) -> list[_Kept]:

@@ -101,7 +101,7 @@ class _Rewriter:
         table = trace.tensors
         known: dict[_Stored, int] = {}
         self._spec_of: list[int] = []  # of each tensor of the whole trace
-        forms = image_forms(trace, ends.weights)
+        forms = image_forms(trace, ends)
         was_there = {one.tensor for one in table.external}
         origins: dict[int, int] = {}
         for tensor, (spec, storage) in enumerate(zip(table.spec_of, table.storage_of, strict=True)):

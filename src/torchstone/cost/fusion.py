@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from torchstone.cost.cache_writes import new_cache_bytes
+from torchstone.cost.cache_writes import new_bytes_in_place, new_cache_bytes
 from torchstone.cost.shorten import FIRST, LAST, MIDDLE, Run, Short
 from torchstone.cost.storages import Storages
 from torchstone.record.base import Record
@@ -316,11 +316,12 @@ def _written(
 def _written_into(trace: Trace, priced: Sequence[PricedSignature], storages: Storages, times: Sequence[int]) -> int:
     """Bytes written in place to caches that came in."""
     storage_of, ops = trace.tensors.storage_of, trace.ops
-    return sum(
-        times[call] * sum(priced[ops.signature_of[call]].writes)
+    written = {
+        call: times[call] * sum(priced[ops.signature_of[call]].writes)
         for call, tensors in ops.writes.items()
         if any(storage_of[tensor] in storages.cache_inputs for tensor in tensors)
-    )
+    }
+    return new_bytes_in_place(trace, storages, written) if written else 0
 
 
 def _trainable_bytes(trace: Trace) -> int:

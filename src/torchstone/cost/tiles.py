@@ -2,8 +2,9 @@
 
 A piece of memory has the form in which it was there or an op left it, and its last two dimensions are filled up; a
 vector takes a row of tiles. Images lie as rows of pixels with their channels, and the kernels of a convolution as one
-matrix: so convolutions read them there, and so blocks of values share their scales. Whole numbers, and tables of which
-rows are looked up, are not in tiles.
+matrix: so convolutions read them there, and so blocks of values share their scales. A tensor whose channels were moved
+to the end has such rows already, and what a cache keeps is no image, whatever computed it. Whole numbers, and tables of
+which rows are looked up, are not in tiles.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,6 +13,7 @@ from math import prod
 
 from msgspec.structs import replace
 
+from torchstone.cost.boundary_tensors import Ends
 from torchstone.cost.registry import find_price
 from torchstone.cost.shorten import Short
 from torchstone.cost.storages import Storages
@@ -95,7 +97,9 @@ def tiled_forms(short: Short, storages: Storages) -> dict[int, TiledForm]:
     for storage, spec in zip(table.storage_of, table.spec_of, strict=True):
         forms.setdefault(storage, spec)
     tables, images = _uses(short.trace)
-    weights = {storage for storage in images if storages.categories[storage] is Category.WEIGHTS}
+    categories = storages.categories
+    weights = {storage for storage in images if categories[storage] is Category.WEIGHTS}
+    images -= {storage for storage in images if categories[storage] is Category.KV_CACHE}
     return {
         storage: TiledForm(spec=table.specs[spec], form=_form(storage, images, weights))
         for storage, spec in forms.items()
@@ -103,10 +107,11 @@ def tiled_forms(short: Short, storages: Storages) -> dict[int, TiledForm]:
     }
 
 
-def image_forms(trace: Trace, weights: Collection[int]) -> dict[int, Form]:
-    """The storages of images and of the kernels of convolutions, and how they lie; those of weights are known."""
+def image_forms(trace: Trace, ends: Ends) -> dict[int, Form]:
+    """The storages of images and of the kernels of convolutions, and how they lie."""
     _, images = _uses(trace)
-    return {storage: _form(storage, images, weights) for storage in images}
+    caches = ends.caches_in | ends.caches_out
+    return {storage: _form(storage, images, ends.weights) for storage in images - caches}
 
 
 def _form(storage: int, images: Collection[int], weights: Collection[int]) -> Form:
@@ -120,16 +125,57 @@ def _uses(trace: Trace) -> tuple[set[int], set[int]]:
     ops, storage_of = trace.ops, trace.tensors.storage_of
     kinds = [entry.kind if (entry := find_price(one.op)) else Kind.UNPRICED for one in ops.signatures]
     tables: set[int] = set()
-    images: set[int] = set()
+    images = _Images(trace)
     for signature, inputs, outputs in zip(ops.signature_of, ops.inputs, ops.outputs, strict=True):
         kind = kinds[signature]
-        read = [storage_of[tensor] for tensor in inputs]
         if kind is Kind.INDEXING:
-            tables.update(read[:1])
-        elif kind in _READ_IMAGES or (kind not in _READ_MATRICES and not images.isdisjoint(read)):
-            images.update(read if kind in _READ_IMAGES else ())
-            images.update(storage_of[tensor] for tensor in outputs)
-    return tables, images
+            tables.update(map(storage_of.__getitem__, inputs[:1]))
+        elif kind in _READ_IMAGES:
+            images.add(inputs)
+            images.add(outputs)
+        elif kind not in _READ_MATRICES:
+            images.pass_on(inputs, outputs)
+    return tables, images.storages
+
+
+class _Images:
+    """The tensors of a trace that are images or kernels, with their channels in the second dimension."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._table = trace.tensors
+        self._first: dict[int, int] = {}  # storage -> its first tensor, in whose form it was there or was left
+        for tensor, storage in enumerate(self._table.storage_of):
+            self._first.setdefault(storage, tensor)
+        self._tensors: set[int] = set()
+        self.storages: set[int] = set()
+
+    def add(self, tensors: Sequence[int]) -> None:
+        """Tensors that a convolution reads or makes."""
+        for tensor in tensors:
+            self._tensors.add(tensor)
+            first = self._first[self._table.storage_of[tensor]]
+            if first == tensor or _has_channels_of(self._shape(first), self._shape(tensor)):
+                self.storages.add(self._table.storage_of[tensor])
+
+    def pass_on(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """What is computed from an image is one as long as its channels stay where they are."""
+        shapes = [self._shape(tensor) for tensor in inputs if tensor in self._tensors]
+        for tensor in outputs if shapes else ():
+            if any(_has_channels_of(self._shape(tensor), shape) for shape in shapes):
+                self._tensors.add(tensor)
+                if self._first[self._table.storage_of[tensor]] == tensor:  # not one that was there before
+                    self.storages.add(self._table.storage_of[tensor])
+
+    def _shape(self, tensor: int) -> tuple[int, ...]:
+        return self._table.specs[self._table.spec_of[tensor]].shape
+
+
+def _has_channels_of(shape: Sequence[int], image: Sequence[int]) -> bool:
+    """Whether the second dimension still has the channels of an image, or a part of them."""
+    if len(shape) < _IMAGE_RANK or len(image) < _IMAGE_RANK:
+        return False
+    others = sum(one != other for one, other in zip(shape, image, strict=False))
+    return tuple(shape[:2]) == tuple(image[:2]) or (len(shape) == len(image) and others <= 1)
 
 
 def shape_in_memory(spec: TensorSpec, form: Form) -> tuple[int, ...]:

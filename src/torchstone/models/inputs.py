@@ -107,6 +107,7 @@ class Inputs:
     origin: str
     notes: tuple[str, ...] = ()  # one for each generated value
     phase: str = ""  # "prefill", "decode" or "" where a model has no phases
+    caches: tuple[str, ...] = ()  # keyword arguments that a model filled, each tensor in the dtype that it has there
 
 
 def inputs_from_value(value: object, *, origin: str) -> Inputs:

@@ -60,9 +60,10 @@ def _is_from_transformers(model: nn.Module) -> bool:
 
 
 def cast_inputs(inputs: Inputs, dtype: torch.dtype | None) -> Inputs:
-    """Cast floating-point tensors among the inputs; all others stay."""
+    """Cast floating-point tensors among the inputs; all others stay, and so does a cache that the model filled."""
     if dtype is None:
         return inputs
+    caches = {name: inputs.kwargs[name] for name in inputs.caches}
 
     def cast(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to(dtype) if tensor.is_floating_point() else tensor
@@ -70,7 +71,7 @@ def cast_inputs(inputs: Inputs, dtype: torch.dtype | None) -> Inputs:
     return replace(
         inputs,
         args=tree_map_only(torch.Tensor, cast, inputs.args),
-        kwargs=tree_map_only(torch.Tensor, cast, inputs.kwargs),
+        kwargs={**tree_map_only(torch.Tensor, cast, inputs.kwargs), **caches},
     )
 
 

@@ -233,7 +233,7 @@ class CacheMemory(Record, frozen=True, kw_only=True):
     parts: tuple[CachePart, ...]  # largest first
     block_size: int | None = None  # tokens in a block; None: as captured
     head_copies: int = 1  # how often each key and value head is kept: code may expand heads before it caches them
-    replaced: int = 0  # tensors that modules keep and no op writes to: what a step puts in their place is not known
+    replaced: int = 0  # tensors that modules keep, where the trace does not say what a step puts in their place
 
     @property
     def size_bytes(self) -> int:

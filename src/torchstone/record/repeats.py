@@ -329,6 +329,7 @@ class Expansion:
                 storage_of=tuple(self._storage_of),
                 external=tuple(self._external),
                 gradients=tables.tensors.gradients,
+                left=tables.tensors.left,
             ),
             module_calls=ModuleCallTable(
                 signatures=tables.module_calls.signatures,

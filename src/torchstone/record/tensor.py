@@ -197,6 +197,7 @@ class TensorTable(Record, frozen=True, kw_only=True):
     storage_of: tuple[int, ...] = ()
     external: tuple[ExternalTensor, ...] = ()
     gradients: dict[int, int] = {}  # parameter -> its gradient, after a backward pass
+    left: dict[str, int] | None = None  # by name: what modules hold after the run and did not before; None: not known
 
     def __len__(self) -> int:
         return len(self.spec_of)

@@ -86,6 +86,7 @@ def _check_tables(tables: Tables, modules: int) -> None:
     tensors, calls, ops = tables.tensors, tables.module_calls, tables.ops
     in_range("storage_of", tensors.storage_of, MAX_TRACE_ROWS)
     in_range("gradients", {*tensors.gradients, *tensors.gradients.values()}, len(tensors))
+    in_range("left", (tensors.left or {}).values(), len(tensors))
     in_range("modules of module calls", calls.modules, modules)
     rows_in_range("inputs of module calls", calls.inputs, len(tensors))
     rows_in_range("outputs of module calls", calls.outputs, len(tensors))

@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,3 +137,28 @@ def test_a_part_that_generates_by_itself_is_named(name: str, part: str) -> None:
     """Their own generate calls that of the part, with its cache."""
     with pytest.raises(ModelInputsError, match=rf"its {part} generates, a \w+ of type \w+; give .* or drop --phase"):
         load(f"tiny:{name}", options=DECODE)
+
+
+@pytest.mark.parametrize("resamples", [False, True])
+def test_idefics_attends_to_the_images_of_its_prompt_as_it_does_when_it_generates(
+    tmp_path: Path, *, resamples: bool
+) -> None:
+    config: Any = load("tiny:idefics").model.config
+    config.use_resampler = resamples
+    config.architectures = ["IdeficsForVisionText2Text"]
+    config.save_pretrained(tmp_path)
+    model: Any
+    model, prompt = load(str(tmp_path), device="cpu", options=InputOptions(batch_size=2, seq_len=11))
+    _, step = load(str(tmp_path), options=DECODE)
+
+    calls: list[Any] = []
+    model.register_forward_pre_hook(lambda _module, _args, given: calls.append(given), with_kwargs=True)
+    model.generate(**prompt.kwargs, max_new_tokens=2, min_new_tokens=2, do_sample=False)
+
+    shapes = {name: one.shape for name, one in calls[1].items() if isinstance(one, torch.Tensor)}
+    shapes["attention_mask"] = torch.Size((2, 12))  # which `generate` drops where it hides nothing
+    assert ("perceiver_embeddings" in shapes) is resamples
+    assert shapes == {name: one.shape for name, one in step.kwargs.items() if isinstance(one, torch.Tensor)}
+    table = price(capture(*load(str(tmp_path), options=DECODE)))
+    assert table.cache is not None
+    assert table.cache.size_bytes == config.num_hidden_layers * 2 * 2 * 11 * config.hidden_size * 4

@@ -58,6 +58,7 @@ _BUILDERS: Mapping[str, Callable[[InputContext], None]] = {
     "box_embeddings": parts.add_boxes,
     "target_sizes": vision.add_target_sizes,
     "image_embeds_position_mask": vision.add_image_places,
+    "image_attention_mask": vision.add_image_attention_mask,
 }
 _COMPANIONS = (
     ("input_ids", "visual_feats"),
@@ -75,6 +76,7 @@ _PLACES = ("image_token_id", "image_token_index", "audio_token_id", "audio_token
 _MAIN = {
     "dia_decoder": ("input_ids", "encoder_hidden_states"),
     "got_ocr2_vision": ("pixel_values",),
+    "idefics": ("input_ids", "pixel_values", "image_attention_mask"),
     "kosmos-2": ("pixel_values", "input_ids"),
     "kosmos_2_5_vision_model": ("flattened_patches",),
     "qwen3_omni_moe_talker_code_predictor": ("inputs_embeds",),

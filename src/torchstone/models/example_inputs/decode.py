@@ -37,6 +37,7 @@ _ENCODED = "torchstone_encoder_output"
 _ENCODER_CACHE = "encoder_past_key_values"
 _SOUND = "encoder_inputs_embeds"
 _HEARS_WHILE_IT_WRITES = ("voxtral_realtime",)  # each token is written beside a piece of sound
+_IMAGES, _IMAGES_SEEN = "image_hidden_states", "image_attention_mask"
 _DECODER_IDS = "decoder_input_ids"
 _IDS = "input_ids"
 _NEW_TOKENS = 1
@@ -77,9 +78,11 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
     _Recast(_dtype_of(context.model)).parts(cache)
     set_lengths(cache, cached)
     builder = InputBuilder(context.options.seed)
-    _add_step(builder, prefill, context, ids_name, cached)
+    _add_step(builder, prefill, context, (ids_name, cache_name, cached))
     if context.config.model_type in _HEARS_WHILE_IT_WRITES:
         _add_sound(builder, context, getattr(output, _ENCODER_CACHE))
+    if _IMAGES_SEEN in prefill.kwargs:
+        _add_images(builder, prefill, context, getattr(output, _IMAGES))
     same = "" if filled == cached else f" (filled with {filled}: its states have the same size after any number)"
     room = f", with room for {_room(context, cached)}" if context.options.cache == "static" else ""
     builder.add_value(cache_name, cache, f"{type(cache).__name__} filled with {many(cached, 'token')}{same}{room}")
@@ -89,7 +92,9 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
         builder.add_value("encoder_outputs", given, "reused from the prefill")
     if "use_cache" in arguments:
         builder.kwargs["use_cache"] = True
-    return replace(prefill, kwargs=builder.kwargs, notes=(*blueprint.notes, *builder.notes), phase=DECODE)
+    caches = (name for name in (cache_name, _ENCODER_CACHE) if name in builder.kwargs)
+    notes = (*blueprint.notes, *builder.notes)
+    return replace(prefill, kwargs=builder.kwargs, notes=notes, phase=DECODE, caches=tuple(caches))
 
 
 def _generating_part(context: InputContext) -> str:
@@ -117,6 +122,13 @@ def _add_sound(builder: InputBuilder, context: InputContext, cache: object) -> N
     shape = _sound_shape(context, _NEW_TOKENS)
     builder.floats(_SOUND, shape, "random sound of the new token, embedded as a prompt's sound is")
     builder.add_value(_ENCODER_CACHE, cache, f"{type(cache).__name__} filled with the sound of the tokens before")
+
+
+def _add_images(builder: InputBuilder, prefill: Inputs, context: InputContext, images: torch.Tensor) -> None:
+    """What the prefill made of the images, and that the new token attends to them."""
+    name = "perceiver_embeddings" if context.config.use_resampler else "image_encoder_embeddings"
+    builder.add(name, images.to(_dtype_of(context.model)), "reused from the prefill")
+    builder.add(_IMAGES_SEEN, prefill.kwargs[_IMAGES_SEEN][:, :_NEW_TOKENS], "all ones, for the new token")
 
 
 def _chosen_cache(context: InputContext, cache_name: str, cached: int) -> object:
@@ -180,6 +192,9 @@ def _prefill_arguments(prefill: Inputs, context: InputContext, ids_name: str, ca
         arguments: dict[str, object] = {_IDS: ids}
         if context.config.model_type in _HEARS_WHILE_IT_WRITES:
             arguments[_SOUND] = InputBuilder(context.options.seed).floats(_SOUND, _sound_shape(context, cached))
+        if _IMAGES_SEEN in prefill.kwargs:  # by each token
+            seen = prefill.kwargs[_IMAGES_SEEN][:, :1].expand(-1, cached, -1)
+            arguments |= {"pixel_values": prefill.kwargs["pixel_values"], _IMAGES_SEEN: seen}
     else:
         arguments = {**prefill.kwargs, ids_name: ids}
         arguments.pop("attention_mask", None)
@@ -263,7 +278,7 @@ def _run_really(arguments: Mapping[str, object], context: InputContext, blueprin
         output = runner(**arguments)
     if ran.error is not None:
         raise _failed(context, ran.error) from ran.error
-    kept = (*_CACHES, _ENCODER_CACHE, "encoder_last_hidden_state")
+    kept = (*_CACHES, _ENCODER_CACHE, _IMAGES, "encoder_last_hidden_state")
     left: dict[str, object] = {name: getattr(output, name, None) for name in kept} | {_ENCODED: seen}
     for holder in (left, *(value for name, value in arguments.items() if name in _CACHES)):
         _without_values(holder, {})
@@ -395,8 +410,13 @@ def _alone(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone(memory_format=torch.contiguous_format) if shares else tensor
 
 
-def _add_step(builder: InputBuilder, prefill: Inputs, context: InputContext, ids_name: str, cached: int) -> None:
-    """One token, a mask over the cache and it, and its position."""
+def _add_step(builder: InputBuilder, prefill: Inputs, context: InputContext, asked: tuple[str, str, int]) -> None:
+    """One token, a mask over the cache and it, and its position.
+
+    States do not have the tokens before, so that there is nothing to mask: `generate` drops the mask then, and Mamba
+    would multiply the new token by each of its places.
+    """
+    ids_name, cache_name, cached = asked
     own = prefill.kwargs[ids_name].shape
     tokens = cached + _NEW_TOKENS if context.config.model_type in _TAKE_ALL_TOKENS else _NEW_TOKENS
     shape = (own[0], tokens, *own[2:])
@@ -405,7 +425,7 @@ def _add_step(builder: InputBuilder, prefill: Inputs, context: InputContext, ids
         if "attention_mask" in prefill.kwargs:  # over the encoder's tokens
             builder.add("attention_mask", prefill.kwargs["attention_mask"], "all ones, over the encoder's tokens")
         return
-    if "attention_mask" in context.parameters:
+    if "attention_mask" in context.parameters and cache_name == _CACHES[0]:
         seen = cached + _NEW_TOKENS
         if context.options.cache == "static" and context.config.model_type in _MASK_COVERS_ROOM:
             mask = (torch.arange(_room(context, cached)) < seen).long().expand(context.batch, -1).contiguous()

@@ -22,8 +22,9 @@ _FRAMED = {"timesformer", "xclip"}
 _SQUARE_PATCHES = {"paddleocr_vl", "paddleocr_vl_vision", "kimi_k25_vision"}  # they do not flatten them
 _CLIPS = {"instructblipvideo"}  # they read a few frames in place of an image
 _CLIP = 4  # frames
+# Models whose images have a dimension of their own, and how many are given: some match two, one reads any number.
+_SEVERAL = {"lightglue": 2, "superglue": 2, "efficientloftr": 2, "idefics": 1, **dict.fromkeys(_CLIPS, _CLIP)}
 _ROWS_OF_PATCHES = {"paddleocr_vl_vision"}  # one row of square patches for all samples, with an optional grid
-_PAIRED = {"lightglue", "superglue", "efficientloftr"}  # they match two images
 _GRID_SIDE = 4  # patches; divisible by every merge size in use
 
 
@@ -43,9 +44,17 @@ def add_pixel_values(context: InputContext, name: str = "pixel_values") -> None:
         shape = (context.batch, frames or DEFAULT_FRAMES, *shape[1:])
     if context.config.model_type == "xclip_vision_model":  # frames are samples to it
         shape = (context.batch * (frames or DEFAULT_FRAMES), *shape[1:])
-    if context.config.model_type in _PAIRED or context.config.model_type in _CLIPS:
-        shape = (context.batch, _CLIP if context.config.model_type in _CLIPS else 2, *shape[1:])
+    several = _SEVERAL.get(context.config.model_type)
+    if several is not None:
+        shape = (context.batch, several, *shape[1:])
     context.builder.floats(name, shape, "random pixels")
+
+
+def add_image_attention_mask(context: InputContext) -> None:
+    """Which images each token of a text attends to."""
+    images, tokens = context.builder.kwargs["pixel_values"].shape[1], context.builder.kwargs["input_ids"].shape[1]
+    shape = (context.batch, tokens, images)
+    context.builder.ones("image_attention_mask", shape, what="all ones, each token attends to each image")
 
 
 def add_spatial_shapes(context: InputContext) -> None:
