@@ -107,6 +107,7 @@ class Inputs:
     origin: str
     notes: tuple[str, ...] = ()  # one for each generated value
     phase: str = ""  # "prefill", "decode" or "" where a model has no phases
+    follows_options: bool = False  # generated with the sizes that the options ask for
 
 
 def inputs_from_value(value: object, *, origin: str) -> Inputs:

@@ -416,9 +416,10 @@ def largest_batch_text(prediction: Prediction) -> str:
         return ""
     if ideal == "0":
         return "; not even a batch of 1 fits"
-    about = "about " if prediction.captured_batch == 1 else ""
+    verified = prediction.largest_batch_verified
+    about = "about " if prediction.captured_batch == 1 and not verified else ""
     both = f"{ideal} ideal" if eager is None else ideal if eager == ideal else f"{eager} eager, {ideal} ideal"
-    return f"; largest batch {about}{both}"
+    return f"; largest batch {about}{both}{' (verified)' if verified else ''}"
 
 
 def _batches(least: int | None, most: int | None) -> str | None:
