@@ -112,6 +112,7 @@ class Prediction(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     plan: DevicePlan | None = None  # None: not asked for
     unsized: Count = 0  # tensors of unknown size, such as sparse ones, which are missing in the peak
+    ended_early: bool = False  # the forward pass failed: the peak is that of what ran before
     fits_in_memory: Fits | None = None  # `verdict`, as documents have it; None: of an earlier version
     basis: str = ""  # what the times are
 
@@ -152,7 +153,7 @@ class Prediction(Record, frozen=True, kw_only=True):
         """Whether the model fits: at both ends of the peak, at neither, or at the ideal end alone."""
         if self.peak_bytes > self.hardware.memory_bytes:
             return Fits.NO
-        if self.unsized or self.eager_peak_bytes is None:  # the ideal end alone is a lower bound
+        if self.unsized or self.ended_early or self.eager_peak_bytes is None:  # a lower bound alone
             return Fits.UNKNOWN
         largest = max(self.eager_peak_bytes, self.reserved_peak_bytes or 0)
         return Fits.YES if largest <= self.hardware.memory_bytes else Fits.BETWEEN
