@@ -1,4 +1,4 @@
-"""The largest batch that `cost --hardware` prints from one capture, against captures of other batches.
+"""The largest batch that is worked out from one capture, against captures of other batches.
 
     python benchmarks/largest_batch.py [MODEL ...] [--hardware n150] [--batch 1]
 
@@ -15,7 +15,14 @@ from dataclasses import replace
 
 from torchstone.models.inputs import InputOptions
 from torchstone.record.cost import Prediction
-from torchstone.workflows.cost import CostRequest, PricingOptions, cost_model
+from torchstone.workflows.cost import (
+    CostRequest,
+    PricingOptions,
+    as_shipped,
+    load_priced_trace,
+    price_trace,
+    pricing_of,
+)
 from torchstone.workflows.model_source import ModelRequest
 
 DECODE = InputOptions(phase="decode", cache_len=1000)
@@ -102,10 +109,12 @@ def _captured(peak_of: Callable[[int], int], memory_bytes: int, guess: int) -> i
 
 def _prediction(name: str, options: InputOptions, hardware: str, batch: int) -> Prediction:
     model = ModelRequest(model=name, options=replace(options, batch_size=batch), cached=False)
-    outcome = cost_model(CostRequest(model=model, pricing=PricingOptions(hardware=hardware)))
-    if outcome.trace.failure is not None or outcome.table.prediction is None:
-        sys.exit(f"{name} with a batch of {batch}: {outcome.trace.failure}")
-    return outcome.table.prediction
+    request = CostRequest(model=model, pricing=PricingOptions(hardware=hardware))
+    trace = load_priced_trace(request)  # without the captures by which `cost` verifies its answer
+    table = price_trace(trace, as_shipped(trace, pricing_of(request)))
+    if trace.failure is not None or table.prediction is None:
+        sys.exit(f"{name} with a batch of {batch}: {trace.failure}")
+    return table.prediction
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from torchstone.capture import capture
 from torchstone.cost import price
 from torchstone.cost.formats import with_formats
 from torchstone.cost.roofline import predict
-from torchstone.record.cost import Conventions, Formats, Prediction
+from torchstone.record.cost import Conventions, Fits, Formats, Prediction
 
 
 class Growing(nn.Module):
@@ -24,7 +24,7 @@ class Growing(nn.Module):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         table = torch.ones(3000, 64).cos()
         shifted = tokens + table[: tokens.shape[1]]
-        return self.inner(shifted).gelu().sum(-1)
+        return nn.functional.gelu(self.inner(shifted)).sum(-1)
 
 
 class Squares(nn.Module):
@@ -312,3 +312,19 @@ def test_keys_and_values_that_are_packed_are_not_a_batch_of_two() -> None:
 
     peak = at(3, 10**6).peak_bytes
     assert (at(2, peak).largest_batch_at_most or 0) >= 3
+
+
+def test_a_forward_pass_that_ends_early_has_no_largest_batch() -> None:
+    class Failing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(30, 30)
+
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            self.inner(rows)
+            msg = "no"
+            raise ValueError(msg)
+
+    found = prediction(Failing(), torch.ones(2, 30), memory_bytes=10**6)
+    assert (found.largest_batch, found.fits, found.verdict) == (None, False, Fits.UNKNOWN)
+    assert prediction(Failing(), torch.ones(2, 30), memory_bytes=1000).verdict is Fits.NO  # what ran is too large

@@ -68,6 +68,41 @@ def test_an_old_cache_is_given_up_when_the_new_one_is_made() -> None:
     assert peak.kv_cache_bytes < 3.5 * layer  # two layers, and one of them twice for a moment
 
 
+class Layer(nn.Module):
+    """Makes a table of 4 KiB in Python, and needs no more than a sum of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(16, 16, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made: Tensor = self.inner(x + torch.tensor([[0.5] * 16] * 64).sum(0))
+        return made
+
+
+def test_what_code_makes_without_an_op_is_held_from_where_it_is_handed_over() -> None:
+    for layers in (1, 2, 7):
+        model = nn.Sequential(*(Layer() for _ in range(layers)))
+        trace = capture(model, torch.ones(1, 16))
+        found = price(trace).peak
+        # Weights of all layers, the input, one table at a time with its sum, and what goes into the layer.
+        assert found.total_bytes == layers * KIB + 4 * KIB + (64 + 64 + (64 if layers > 1 else 0))
+        assert found.total_bytes == price(trace.written_out()).peak.total_bytes
+        assert found.eager_bytes is not None
+        assert found.eager_bytes >= found.total_bytes
+
+
+def test_a_tensor_that_the_model_has_is_held_all_the_time() -> None:
+    table = torch.ones(1024)
+
+    def known(x: Tensor) -> Tensor:
+        return (x + table.sum()).exp()
+
+    assert (
+        held(trace_of(known, X)).timeline_bytes[-1] == 4 * KIB + 3 * KIB
+    )  # with the input, and what goes in and comes out
+
+
 def test_a_trace_without_ops_has_only_what_was_there() -> None:
     empty = Trace(provenance=trace_of(torch.neg, X).provenance, modules=())
     assert held(empty).peak.total_bytes == 0

@@ -130,7 +130,11 @@ def test_the_second_answer_imports_no_torch(model: Path) -> None:
     assert ask("cost", f"{code}::net", "--by", "formula") == EXIT_FINE
     assert ask("inspect", str(model)) == 10
     assert ask("inspect", str(model)) == EXIT_FINE
+    assert ask("cost", str(model), "--hardware", "n150") == 10  # the largest batch is verified by captures
     assert ask("cost", str(model), "--hardware", "n150") == EXIT_FINE
+    assert ask("cost", f"{code}::net", "--hardware", "n150") == 10
+    assert ask("cost", f"{code}::net", "--hardware", "n150") == EXIT_FINE
+    assert ask("cost", f"{code}::net", "--hardware", "a100") == 10  # another question
     assert ask("cost", str(model), "--no-cache") == 10
     assert ask("cost", str(model), "--by", "formula") == EXIT_FINE
     assert ask("formula", "show", "torch.nn.Linear") == EXIT_FINE

@@ -1,6 +1,7 @@
 from pathlib import Path
 from typing import get_args
 
+import msgspec
 import pytest
 from torch import nn, ones
 
@@ -43,7 +44,12 @@ def test_a_model_is_priced_with_roofline_devices_and_optimizer_in_one_call() -> 
 def test_a_trace_in_hand_is_priced_as_its_model_is() -> None:
     outcome = cost_model(CostRequest(model=TINY, pricing=PricingOptions(hardware="n150")))
 
-    assert price_trace(outcome.trace, PricingOptions(hardware="n150")) == outcome.table
+    priced = price_trace(outcome.trace, PricingOptions(hardware="n150"))
+    assert outcome.table.prediction is not None
+    assert msgspec.structs.replace(priced, prediction=None) == msgspec.structs.replace(outcome.table, prediction=None)
+    assert priced.prediction is not None
+    assert priced.prediction.total_s == outcome.table.prediction.total_s
+    assert outcome.table.prediction.largest_batch_verified  # which needs the model
 
 
 def test_without_options_a_trace_costs_what_the_stage_says() -> None:

@@ -11,7 +11,7 @@ from torchstone.record.codec import load
 from torchstone.record.cost import CostSweep
 from torchstone.report.section import ReportFolder
 from torchstone.report.sections.cost_sweep import build
-from torchstone.workflows.cost import CostRequest, PricingOptions, cost_model
+from torchstone.workflows.cost import CostRequest, PricingOptions, cost_model, price_trace
 from torchstone.workflows.cost_sweep import CostSweepRequest, sweep_cost
 from torchstone.workflows.model_source import ModelRequest
 
@@ -22,7 +22,11 @@ def test_each_size_costs_what_it_costs_alone() -> None:
     outcome = sweep_cost(CostSweepRequest(cost=TINY, sweep="seq_len=8,16"))
 
     sized = replace(TINY.model, options=replace(TINY.model.options, seq_len=16))
-    assert outcome.points[1] == (16, cost_model(replace(TINY, model=sized)).table)
+    value, table = outcome.points[1]
+    alone = cost_model(replace(TINY, model=sized))
+    assert value == 16
+    assert table == price_trace(alone.trace, TINY.pricing)  # its largest batch is that of one capture
+    assert table.totals == alone.table.totals
     assert not outcome.failed
     assert outcome.unpriced == frozenset()
 

@@ -28,7 +28,7 @@ from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec
 from torchstone.record.trace import Trace
 
-_MOST = 1 << 40  # larger ones say that memory is no limit
+MOST_BATCHES = 1 << 40  # larger ones say that memory is no limit
 _DIVISIBLE = Fraction(99, 100)  # of what grows: so much must be whole batches
 _SAME_FIRST = frozenset((Kind.ATTENTION, Kind.COPY))  # do not stretch the first of equally many dimensions
 _STATISTICS = frozenset((Kind.REDUCTION, Kind.NORMALISATION))  # may be made over the batch
@@ -80,8 +80,8 @@ def _search(peak_of: Callable[[int], int], memory_bytes: int) -> int:
     fits, too_large = 0, 1
     while peak_of(too_large) <= memory_bytes:
         fits, too_large = too_large, _beyond(peak_of, too_large, memory_bytes)
-        if fits >= _MOST:
-            return _MOST
+        if fits >= MOST_BATCHES:
+            return MOST_BATCHES
     while too_large - fits > 1:
         middle = (fits + too_large) // 2
         fits, too_large = (middle, too_large) if peak_of(middle) <= memory_bytes else (fits, middle)
@@ -92,7 +92,7 @@ def _beyond(peak_of: Callable[[int], int], batch: int, memory_bytes: int) -> int
     """A batch that would be too large if the peak went on as between a batch and its double; at least the double."""
     here, there = peak_of(batch), peak_of(2 * batch)
     more = (memory_bytes - here) * batch // max(there - here, 1)
-    return min(max(batch + more + 1, 2 * batch), _MOST)
+    return min(max(batch + more + 1, 2 * batch), MOST_BATCHES)
 
 
 class _GrowingMemory:

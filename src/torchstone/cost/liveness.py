@@ -2,7 +2,8 @@
 
 A piece of memory is held from the op that makes it to the last op that uses it; what the model gives back and the
 gradients of its parameters, to the end.
-Weights and inputs are held all the time, a cache that came in until it is last used. Views share their piece.
+Weights and inputs are held all the time, a cache that came in until it is last used. What code makes without an op
+while it runs, such as torch.tensor([...]), is held from the op call that hands it over. Views share their piece.
 """
 
 from collections import defaultdict
@@ -18,6 +19,7 @@ from torchstone.record.cost import Category, LiveTensor, Peak
 from torchstone.record.trace import Trace
 
 _LISTED = 40
+_HANDED_OVER = "aten.lift_fresh.default"
 
 
 class LiveMemory(Record, frozen=True, kw_only=True):
@@ -89,13 +91,29 @@ def lives_of(trace: Trace, storages: Storages) -> Lives:
             if first[storage] == end:
                 first[storage] = index
     used = set(storages.names).union(*storages.read, *storages.made)
+    handed_over = _handed_over(trace, storages)
     for storage in storages.names:
-        first[storage] = -1
-        if storage not in storages.cache_inputs and storage not in storages.replaced:
+        first[storage] = handed_over.get(storage, -1)
+        if storage not in handed_over and storage not in storages.cache_inputs and storage not in storages.replaced:
             last[storage] = end
     for storage in storages.kept:
         last[storage] = end
     return Lives(first=first, last=last, calls=end, used=sorted(used))
+
+
+def _handed_over(trace: Trace, storages: Storages) -> dict[int, int]:
+    """The constants that code makes while it runs, as torch.tensor([...]) and torch.from_numpy do, with the op call."""
+    signatures = trace.ops.signatures
+    if not any(one.op == _HANDED_OVER for one in signatures):
+        return {}
+    found: dict[int, int] = {}
+    seen: set[int] = set()
+    for row, number in enumerate(trace.ops.signature_of):
+        read = storages.read[row]
+        if signatures[number].op == _HANDED_OVER:
+            found.update((storage, row) for storage in read if storage not in seen and storage in storages.names)
+        seen.update(read)
+    return found
 
 
 def largest_sum(trace: Trace, storages: Storages) -> tuple[int, int]:
@@ -120,7 +138,7 @@ def _per_block(run: Run, storages: Storages, lives: Lives) -> _PerBlock:
             for one in run.storages.of(MIDDLE)
             if 0 <= lives.first[one] < lives.calls == lives.last[one] and storages.sizes[one]
         ],
-        freed=[(one, step) for one, step in run.own if lives.last[one] < lives.calls],
+        freed=[(one, step) for one, step in run.own if lives.first[one] < 0 and lives.last[one] < lives.calls],
         always=[(one, step) for one, step in run.own if lives.always(one) and storages.sizes[one]],
     )
 

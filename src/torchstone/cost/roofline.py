@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from torchstone.cost.largest_batch import largest_batches
+from torchstone.cost.largest_batch import LargestBatches, largest_batches
 from torchstone.errors import InputError
 from torchstone.record.cost import Bound, CostTable, Hardware, Kind, OpPrediction, Prediction, SignatureCost
 from torchstone.record.files import parse_toml, read_text
@@ -263,7 +263,8 @@ def predict(trace: Trace, table: CostTable, hardware: Hardware, *, states_bytes:
     for found, cost in zip(signatures, table.signatures, strict=True):
         if found is not None:
             by_bound[found.bound] += found.seconds * cost.calls
-    batches = largest_batches(trace, table, hardware.memory_bytes - states_bytes)
+    failed = trace.failure is not None
+    batches = LargestBatches() if failed else largest_batches(trace, table, hardware.memory_bytes - states_bytes)
     reserved = table.peak.reserved_bytes if hardware.caching_allocator and not states_bytes else None
     prediction = Prediction(
         hardware=hardware,
@@ -273,7 +274,7 @@ def predict(trace: Trace, table: CostTable, hardware: Hardware, *, states_bytes:
         ideal_s=_ideal(trace, table, roof),
         modules_s=_by_module(trace, signatures),
         signatures=signatures,
-        fits=table.peak.total_bytes + states_bytes <= hardware.memory_bytes and not table.peak.unsized,
+        fits=table.peak.total_bytes + states_bytes <= hardware.memory_bytes and not (table.peak.unsized or failed),
         peak_bytes=table.peak.total_bytes + states_bytes,
         largest_batch=batches.ideal.least,
         largest_batch_at_most=batches.ideal.most,
@@ -284,6 +285,7 @@ def predict(trace: Trace, table: CostTable, hardware: Hardware, *, states_bytes:
         captured_batch=batches.captured,
         notes=(*roof.notes(), *_allocator_notes(trace, hardware, reserved)),
         unsized=table.peak.unsized,
+        ended_early=failed,
         basis=BASIS,
     )
     return replace(prediction, fits_in_memory=prediction.verdict)

@@ -108,6 +108,7 @@ class Inputs:
     notes: tuple[str, ...] = ()  # one for each generated value
     phase: str = ""  # "prefill", "decode" or "" where a model has no phases
     caches: tuple[str, ...] = ()  # keyword arguments that a model filled, each tensor in the dtype that it has there
+    follows_options: bool = False  # generated with the sizes that the options ask for
 
 
 def inputs_from_value(value: object, *, origin: str) -> Inputs:

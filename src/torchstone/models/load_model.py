@@ -89,6 +89,8 @@ def load_with_source(
         from torchstone.models.example_inputs.plain import inputs_for_module
 
         chosen = generated(lambda: inputs_for_module(found.model, options), describe_source(model))
+        found = replace(found, inputs_are_generated=True)
+    chosen = replace(chosen, follows_options=found.inputs_are_generated and not options.given_media())
     chosen = cast_inputs(chosen, dtype)
     initialize_lazy_parameters(found.model, chosen)
     return LoadedWithSource(found.model, chosen, found.weights)

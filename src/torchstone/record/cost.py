@@ -76,6 +76,18 @@ class DevicePlan(Record, frozen=True, kw_only=True):
     difference: tuple[tuple[str, int], ...] = ()  # reason -> bytes; their sum is the difference of the two peaks
 
 
+class BatchesByCapture(Record, frozen=True, kw_only=True):
+    """The largest batches that captures of other batches show, or why they show none."""
+
+    captured_batch: int  # by the first capture
+    captures: tuple[int, ...] = ()  # the others
+    ideal: tuple[int, int] | None = None  # the first fits, one more than the second does not; None: not shown
+    eager: tuple[int, int] | None = None
+    is_fixed: bool = False  # the model runs with no other size of this dimension
+    rows: int = 1  # of the first input that are one sample, as the patches of an image are
+    notes: tuple[str, ...] = ()
+
+
 class Prediction(Record, frozen=True, kw_only=True):
     """The time of a trace by the roofline: each op takes as long as its worst limit, one op after the other."""
 
@@ -95,18 +107,53 @@ class Prediction(Record, frozen=True, kw_only=True):
     largest_batch_at_most: int | None = None  # one more does not fit; above `largest_batch` where growth is not known
     eager_largest_batch_at_most: int | None = None
     captured_batch: int | None = None  # with 1, copies that only larger batches make are not seen
+    largest_batch_verified: bool = False  # by captures of both ends: `largest_batch` and one above the other end
+    batch_captures: tuple[int, ...] = ()  # the batches that were captured beside `captured_batch`
     notes: tuple[str, ...] = ()
     plan: DevicePlan | None = None  # None: not asked for
     unsized: Count = 0  # tensors of unknown size, such as sparse ones, which are missing in the peak
+    ended_early: bool = False  # the forward pass failed: the peak is that of what ran before
     fits_in_memory: Fits | None = None  # `verdict`, as documents have it; None: of an earlier version
     basis: str = ""  # what the times are
+
+    def with_batches(self, found: BatchesByCapture) -> "Prediction":
+        """The same with the largest batches of captures, where they show some."""
+        notes = (*self.notes, *found.notes)
+        if found.ideal is None and not found.is_fixed:
+            return self._in_samples(found.rows, notes)
+        ideal, eager = found.ideal or (None, None), found.eager or (None, None)
+        return msgspec.structs.replace(
+            self,
+            largest_batch=ideal[0],
+            largest_batch_at_most=ideal[1],
+            eager_largest_batch=eager[0],
+            eager_largest_batch_at_most=eager[1],
+            captured_batch=found.captured_batch,
+            batch_captures=found.captures,
+            largest_batch_verified=found.ideal is not None,
+            notes=notes,
+        )
+
+    def _in_samples(self, rows: int, notes: tuple[str, ...]) -> "Prediction":
+        """The same with the batches of one capture, which counts rows of its first input, in samples of some rows."""
+        least, most = self.largest_batch, self.largest_batch_at_most
+        eager_least, eager_most = self.eager_largest_batch, self.eager_largest_batch_at_most
+        return msgspec.structs.replace(
+            self,
+            largest_batch=None if least is None else least // rows,
+            largest_batch_at_most=None if most is None else most // rows,
+            eager_largest_batch=None if eager_least is None else eager_least // rows,
+            eager_largest_batch_at_most=None if eager_most is None else eager_most // rows,
+            captured_batch=None if self.captured_batch is None else self.captured_batch // rows,
+            notes=notes,
+        )
 
     @property
     def verdict(self) -> "Fits":
         """Whether the model fits: at both ends of the peak, at neither, or at the ideal end alone."""
         if self.peak_bytes > self.hardware.memory_bytes:
             return Fits.NO
-        if self.unsized or self.eager_peak_bytes is None:  # the ideal end alone is a lower bound
+        if self.unsized or self.ended_early or self.eager_peak_bytes is None:  # a lower bound alone
             return Fits.UNKNOWN
         largest = max(self.eager_peak_bytes, self.reserved_peak_bytes or 0)
         return Fits.YES if largest <= self.hardware.memory_bytes else Fits.BETWEEN

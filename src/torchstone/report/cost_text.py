@@ -392,7 +392,7 @@ def _signed(size: int) -> str:
 def needed_memory(prediction: Prediction) -> str:
     """The peak on a device, as a range where both ends are known and differ."""
     ideal, eager = map(show_bytes, (prediction.peak_bytes, prediction.eager_peak_bytes or prediction.peak_bytes))
-    least = "at least " if prediction.unsized else ""
+    least = "at least " if prediction.unsized or prediction.ended_early else ""
     reserved = prediction.reserved_peak_bytes
     allocator = "" if reserved is None else f", {show_bytes(reserved)} reserved by PyTorch's caching allocator"
     return least + (ideal if ideal == eager else f"{ideal} (ideal) to {eager} (eager)") + allocator
@@ -404,8 +404,9 @@ def _fits(prediction: Prediction) -> str:
     close = show_bytes(prediction.peak_bytes) == memory and left_bytes
     unsized = f"; the size of {many(prediction.unsized, 'tensor')} is not known" if prediction.unsized else ""
     margin = f" ({show_bytes(abs(left_bytes))} {'left' if left_bytes > 0 else 'too much'})" if close else ""
+    ended = "; the forward pass ended early" if prediction.ended_early else ""
     batch = largest_batch_text(prediction)
-    return f"{prediction.verdict.value}: {needed_memory(prediction)} of {memory}{margin}{unsized}{batch}"
+    return f"{prediction.verdict.value}: {needed_memory(prediction)} of {memory}{margin}{unsized}{ended}{batch}"
 
 
 def largest_batch_text(prediction: Prediction) -> str:
@@ -416,9 +417,10 @@ def largest_batch_text(prediction: Prediction) -> str:
         return ""
     if ideal == "0":
         return "; not even a batch of 1 fits"
-    about = "about " if prediction.captured_batch == 1 else ""
+    verified = prediction.largest_batch_verified
+    about = "about " if prediction.captured_batch == 1 and not verified else ""
     both = f"{ideal} ideal" if eager is None else ideal if eager == ideal else f"{eager} eager, {ideal} ideal"
-    return f"; largest batch {about}{both}"
+    return f"; largest batch {about}{both}{' (verified)' if verified else ''}"
 
 
 def _batches(least: int | None, most: int | None) -> str | None:

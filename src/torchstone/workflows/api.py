@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torchstone.check.settings import Settings
     from torchstone.models.inputs import InputOptions, Inputs
     from torchstone.workflows.cost import Optimizer
+    from torchstone.workflows.model_source import ModelAtHand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,8 @@ class _Live:
     model: "str | nn.Module"
     inputs: "Inputs | None"  # None: generated again from the name and the options
     options: "InputOptions | None"
+    at_hand: "ModelAtHand"  # as it was captured
+    reuse: bool
 
 
 # By id() of the trace, for as long as the trace itself is alive: the entry goes with it.
@@ -61,6 +64,7 @@ def trace(
     from torchstone.models.inputs import InputOptions
     from torchstone.models.load_model import describe_source, load
     from torchstone.models.prepare import check_inputs_match
+    from torchstone.workflows.model_source import at_hand_of
 
     chosen = options or InputOptions()
     loaded = load(model, inputs=inputs, options=chosen)
@@ -80,6 +84,8 @@ def trace(
         model=model if named else loaded.model,
         inputs=None if named and inputs is None else loaded.inputs,
         options=chosen if named else None,
+        at_hand=at_hand_of(model, loaded.model, loaded.inputs, chosen),
+        reuse=reuse,
     )
     weakref.finalize(found, _LIVE.pop, id(found), None)
     return found
@@ -192,19 +198,25 @@ def price(
 
     `hardware` names a preset or a FILE.toml and adds a predicted time; `devices` splits the matmuls by tensor
     parallelism; `optimizer` adds the optimizer step to a trace with a backward pass. Ops without a price are listed in
-    `CostTable.unpriced`. Raises InputError for an unknown device.
+    `CostTable.unpriced`. With `hardware`, the largest batch of a trace that `torchstone.trace` returned in this process
+    is verified: its model is captured with other batches, on tensors without data. Raises InputError for an unknown
+    device.
 
     >>> import torch, torchstone as ts
     >>> found = ts.trace(torch.nn.Linear(8, 4), torch.ones(2, 8))
     >>> ts.price(found).totals.matmul_flops
     128
     """
-    from torchstone.workflows.cost import PricingOptions, price_trace
+    from torchstone.workflows.cost import PricingOptions, price_trace, with_verified_batches
 
     options = PricingOptions(
         conventions=conventions or Conventions(), hardware=hardware, devices=devices, optimizer=optimizer
     )
-    return price_trace(trace, options)
+    table = price_trace(trace, options)
+    live = _LIVE.get(id(trace))
+    if table.prediction is None or live is None:
+        return table
+    return with_verified_batches(trace, table, options, live.at_hand, reuse=live.reuse)
 
 
 def check_model(

@@ -23,6 +23,7 @@ from torchstone.models.user_code import parse_target
 from torchstone.models.zoo.catalogue import find_entry
 from torchstone.record import codec
 from torchstone.record.base import Record
+from torchstone.record.cost import BatchesByCapture
 from torchstone.record.files import read_file
 from torchstone.record.formula import FormulaCost, Setting
 from torchstone.record.trace import Trace
@@ -36,6 +37,7 @@ _PACKAGES = ("torch", "transformers", "numpy")
 _CONFIG = "config.json"
 _SETTINGS = ".settings"
 _FORMULAS = ".formulas"
+_BATCHES = ".batches"
 _ANSWER = ".answer"
 _MOST_ANSWERS = 200  # files of a few KiB
 _JUST_WRITTEN_NS = 2_000_000_000  # a file that changes again so soon may keep its size and time
@@ -132,7 +134,7 @@ def clear_cache() -> CacheInfo:
     for path in _captures(before.folder):
         _remove(path)
     if before.folder is not None:
-        for suffix in (_SETTINGS, _FORMULAS, _ANSWER):  # also beside captures that come with torchstone
+        for suffix in (_SETTINGS, _FORMULAS, _BATCHES, _ANSWER):  # also beside captures that come with torchstone
             for path in before.folder.glob(f"*{suffix}"):
                 path.unlink(missing_ok=True)
     return before
@@ -176,6 +178,28 @@ def kept_formula_cost(key: CaptureKey, state: str) -> FormulaCost | None:
     if path is None:
         return None
     kept = _load(path.with_suffix(_FORMULAS), _KeptFormulas)
+    return kept.result if kept is not None and kept.state == state else None
+
+
+class _KeptBatches(Record, frozen=True, kw_only=True):
+    """The largest batches of a model by captures, and what they depend on beside the first capture."""
+
+    state: str
+    result: BatchesByCapture
+
+
+def keep_batches(key: CaptureKey, state: str, result: BatchesByCapture) -> None:
+    """Keep the largest batches beside a capture; `state` is what else they depend on."""
+    path = _path(key)
+    if path is not None and path.is_file():
+        with suppress(OSError):
+            _keep(path.with_suffix(_BATCHES), msgspec.json.encode(_KeptBatches(state=state, result=result)))
+
+
+def kept_batches(key: CaptureKey, state: str) -> BatchesByCapture | None:
+    """Those of an equal capture; None where there are none, or where the state was another one."""
+    path = _path(key)
+    kept = None if path is None else _load(path.with_suffix(_BATCHES), _KeptBatches)
     return kept.result if kept is not None and kept.state == state else None
 
 
@@ -250,7 +274,7 @@ def state_of_sources(*folders: str) -> str:
 
 
 def _remove(path: Path) -> None:
-    for one in (path, _files_beside(path), path.with_suffix(_SETTINGS), path.with_suffix(_FORMULAS)):
+    for one in (path, _files_beside(path), *map(path.with_suffix, (_SETTINGS, _FORMULAS, _BATCHES))):
         one.unlink(missing_ok=True)
 
 

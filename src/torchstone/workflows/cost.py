@@ -1,19 +1,30 @@
 """A model -> its trace and costs: FLOPs, bytes, peak memory; on request, predicted time, devices and optimizer."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from runpy import run_path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 
-from torchstone.errors import InputError, require_package
+from torchstone.errors import InputError, TorchstoneError, require_package
 from torchstone.foreign import foreign_code
-from torchstone.record.cost import Conventions, CostTable
+from torchstone.record.cost import BatchesByCapture, Conventions, CostTable
 from torchstone.record.trace import Checkpoint, Trace
-from torchstone.workflows.model_source import ModelRequest, load_trace, saved_trace
+from torchstone.workflows.model_source import (
+    FoundTrace,
+    ModelAtHand,
+    ModelRequest,
+    capture_key,
+    find_trace,
+    saved_trace,
+)
 from torchstone.workflows.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from torchstone.workflows.batch_captures import BatchQuestion
 
 Logits = Literal["all", "last"]
 Optimizer = Literal["sgd", "momentum", "adam", "adamw"]
@@ -87,9 +98,101 @@ def cost_model(request: CostRequest, progress: Progress = SILENT) -> CostOutcome
     """
     if request.compare_with is not None:
         return _cost_beside_peers(request, request.compare_with, progress)
-    trace = load_priced_trace(request, progress)
-    table = price_trace(trace, as_shipped(trace, pricing_of(request)))
+    trace, table = _priced(request, progress)
     return CostOutcome(trace=trace, table=_with_plan(table, trace, request, progress))
+
+
+def _priced(request: CostRequest, progress: Progress) -> tuple[Trace, CostTable]:
+    """The trace of a request and its costs, with the largest batch verified where the model is at hand."""
+    found = _find_priced_trace(request, progress)
+    options = as_shipped(found.trace, pricing_of(request))
+    table = price_trace(found.trace, options)
+    if table.prediction is None:
+        return found.trace, table
+    if found.at_hand is not None:
+        return found.trace, _with_batches(request, found.trace, table, found.at_hand, progress)
+    if not found.why_not:
+        return found.trace, table
+    from torchstone.workflows.batch_captures import not_verified
+
+    rows = table.prediction.captured_batch or 1  # of a capture of one sample
+    return found.trace, _with_answer(table, not_verified(found.why_not, rows))
+
+
+def _with_batches(
+    request: CostRequest, trace: Trace, table: CostTable, at_hand: Callable[[], ModelAtHand], progress: Progress
+) -> CostTable:
+    """The table with the largest batches by captures, or as they were found for an equal question."""
+    from torchstone.workflows.batch_captures import batches_by_capture, not_verified
+    from torchstone.workflows.capture_cache import keep_batches, kept_batches, state_of_sources
+
+    options = as_shipped(trace, pricing_of(request))
+    question = _question(trace, table, options, reuse=request.model.reuse)
+    if not question.can_be_asked:
+        return table
+    key = capture_key(request.model, logits_keywords(request.logits))
+    prices = (str(request.prices), request.prices.stat().st_mtime_ns) if request.prices else None
+    state = repr(
+        (options, question.room_bytes, question.prediction.hardware, prices, state_of_sources("cost", "workflows"))
+    )
+    kept = kept_batches(key, state) if request.model.cached else None
+    if kept is not None:
+        return _with_answer(table, kept)
+    try:
+        model = at_hand()
+    except TorchstoneError as error:
+        return _with_answer(table, not_verified(str(error)))
+    with progress.step("verifying the largest batch"):
+        answer = batches_by_capture(question, model)
+    keep_batches(key, state, answer)
+    return _with_answer(table, answer)
+
+
+def with_verified_batches(
+    trace: Trace, table: CostTable, options: PricingOptions, model: ModelAtHand, *, reuse: bool = True
+) -> CostTable:
+    """The table with the largest batches that captures of other batches show."""
+    from torchstone.workflows.batch_captures import batches_by_capture
+
+    question = _question(trace, table, options, reuse=reuse)
+    return _with_answer(table, batches_by_capture(question, model)) if question.can_be_asked else table
+
+
+def _question(trace: Trace, table: CostTable, options: PricingOptions, *, reuse: bool) -> "BatchQuestion":
+    """What captures of other batches are asked, and how they are priced: as the first one was."""
+    from torchstone.cost import price
+    from torchstone.cost.formats import with_formats
+    from torchstone.cost.largest_batch import LargestBatches, largest_batches
+    from torchstone.workflows.batch_captures import BatchQuestion
+
+    if table.prediction is None:
+        msg = "only what has a device has a largest batch"
+        raise AssertionError(msg)
+    formats = options.conventions.formats
+    conventions = msgspec.structs.replace(options.conventions, tile=table.prediction.hardware.tile)
+    states_bytes = table.optimiser.state_bytes if table.optimiser else 0
+    room_bytes = table.prediction.hardware.memory_bytes - states_bytes
+
+    def batches_of(other: Trace) -> LargestBatches:
+        stored = with_formats(other, formats)
+        return largest_batches(stored, price(stored, conventions), room_bytes)
+
+    return BatchQuestion(
+        trace=trace,
+        prediction=table.prediction,
+        room_bytes=room_bytes,
+        peak_of=lambda other: price(with_formats(other, formats), conventions).peak,
+        batches_of=batches_of,
+        reuse=reuse,
+        backward=trace.recorded_ops.forward_calls != trace.size.op,
+    )
+
+
+def _with_answer(table: CostTable, answer: BatchesByCapture) -> CostTable:
+    """The table with the largest batches of captures."""
+    if table.prediction is None:
+        return table
+    return msgspec.structs.replace(table, prediction=table.prediction.with_batches(answer))
 
 
 def _with_plan(table: CostTable, trace: Trace, request: CostRequest, progress: Progress) -> CostTable:
@@ -120,8 +223,7 @@ def _cost_beside_peers(request: CostRequest, names: str, progress: Progress) -> 
     from torchstone.workflows.cost_peers import chosen_peers, compare_with_peers
 
     peers = chosen_peers(request.model, names)  # refuses unknown names before the model is captured
-    trace = load_priced_trace(request, progress)
-    table = price_trace(trace, as_shipped(trace, pricing_of(request)))
+    trace, table = _priced(request, progress)
     comparison = compare_with_peers(table, request.model, peers, progress)
     return CostOutcome(trace=trace, table=msgspec.structs.replace(table, comparison=comparison))
 
@@ -210,13 +312,17 @@ def _of_the_zoo(model: str) -> Checkpoint | None:
 
 def load_priced_trace(request: CostRequest, progress: Progress = SILENT) -> Trace:
     """Load the trace of a request, its custom prices registered; raises as `load_trace` and `register_prices` do."""
+    return _find_priced_trace(request, progress).trace
+
+
+def _find_priced_trace(request: CostRequest, progress: Progress) -> FoundTrace:
     if request.prices is not None:
         require_prices(request.prices)
         if saved_trace(request.model.model) is None:
             require_package("torch", needed_for="loading a model")
         progress.note(f"executing {request.prices} ...")
         register_prices(request.prices)
-    return load_trace(request.model, progress, keywords=logits_keywords(request.logits))
+    return find_trace(request.model, progress, keywords=logits_keywords(request.logits))
 
 
 def pricing_of(request: CostRequest) -> PricingOptions:

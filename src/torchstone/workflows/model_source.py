@@ -1,6 +1,6 @@
 """A model as a user names it -> the trace behind it: captured now, or read from an earlier run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from inspect import signature
 from pathlib import Path
@@ -43,10 +43,36 @@ class ModelRequest:
     lines: bool = False  # whether the lines of code are needed, which captures that come with torchstone do not have
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAtHand:
+    """A model that was captured, with its inputs: it can be captured again."""
+
+    model: "nn.Module"
+    inputs: Inputs
+    batch: int = 1  # of generated inputs
+    generate: "Callable[[int], tuple[nn.Module, Inputs]] | None" = None  # for another batch; None: they were given
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTrace:
+    """A trace, and the model behind it where that is at hand, or can be loaded."""
+
+    trace: Trace
+    at_hand: Callable[[], ModelAtHand] | None = None
+    why_not: str = ""  # at hand, of one sample that comes with torchstone; "": a finished run
+
+
 def load_trace(
     request: ModelRequest, progress: Progress = SILENT, *, keywords: Mapping[str, object] = NO_KEYWORDS
 ) -> Trace:
-    """Read the trace in a file or folder, or capture the model.
+    """Read the trace in a file or folder, or capture the model; raises as `find_trace` does."""
+    return find_trace(request, progress, keywords=keywords).trace
+
+
+def find_trace(
+    request: ModelRequest, progress: Progress = SILENT, *, keywords: Mapping[str, object] = NO_KEYWORDS
+) -> FoundTrace:
+    """Read the trace in a file or folder, or capture the model, which is then at hand.
 
     `keywords` are passed to forward() beside the inputs. A forward pass that fails is part of the trace
     (`trace.failure`). Raises ModelInputsError for keywords that forward() does not accept or that come with a saved
@@ -61,19 +87,20 @@ def load_trace(
         if request.backward and trace.failure is None and trace.recorded_ops.forward_calls == trace.size.op:
             msg = f"{saved} is a finished run without a backward pass; give the model itself with --backward"
             raise ModelInputsError(msg)
-        return trace
-    kept = kept_trace(request, progress, keywords=keywords)
+        return FoundTrace(trace=trace)
+    kept = _kept(request, progress, keywords)
     if kept is not None:
-        return set_fields(kept, provenance=set_fields(kept.provenance, command=request.command))
+        trace = set_fields(kept.trace, provenance=set_fields(kept.trace.provenance, command=request.command))
+        return replace(kept, trace=trace)
     key = capture_key(request, keywords)
     if not key.has_code or is_off():
-        trace = _captured(request, progress, keywords)
-        keep_capture(key, trace)
-        return trace
+        found = _captured(request, progress, keywords)
+        keep_capture(key, found.trace)
+        return found
     with watched_code() as seen:
-        trace = _captured(request, progress, keywords)
-    keep_capture(key, trace, seen.files())
-    return trace
+        found = _captured(request, progress, keywords)
+    keep_capture(key, found.trace, seen.files())
+    return found
 
 
 def _given_of_a_run(request: ModelRequest) -> list[str]:
@@ -88,19 +115,25 @@ def kept_trace(
     request: ModelRequest, progress: Progress = SILENT, *, keywords: Mapping[str, object] = NO_KEYWORDS
 ) -> Trace | None:
     """The capture of an equal request that was made before, or comes with torchstone; None where there is none."""
+    kept = _kept(request, progress, keywords)
+    return None if kept is None else kept.trace
+
+
+def _kept(request: ModelRequest, progress: Progress, keywords: Mapping[str, object]) -> FoundTrace | None:
     if not request.cached:
         return None
     key = capture_key(request, keywords)
     kept = cached_capture(key)
     if kept is not None:
         progress.note(f"captured on {kept.provenance.created}; --no-cache captures again")
-        return kept
+        return FoundTrace(trace=kept, at_hand=lambda: _loaded(request, progress, keywords))
     shipped = shipped_capture(key) if not request.lines and not key.has_code else None
     if shipped is not None:
         versions = shipped.provenance.versions
         made_with = ", ".join(f"{name} {versions[name]}" for name in ("torch", "transformers") if name in versions)
         progress.note(f"a capture that comes with torchstone ({made_with}); --no-cache captures again")
-    return shipped
+        return FoundTrace(trace=shipped, why_not="it comes with torchstone; --no-cache captures the model here")
+    return None
 
 
 def as_arguments(request: ModelRequest) -> str:
@@ -149,10 +182,10 @@ def name_targets(progress: Progress, *given: str, needed_for: str = "") -> None:
         progress.note(f"executing {', '.join(dict.fromkeys(target.module for target in targets))} ...")
 
 
-def _captured(request: ModelRequest, progress: Progress, keywords: Mapping[str, object]) -> Trace:
+def _loaded(request: ModelRequest, progress: Progress, keywords: Mapping[str, object]) -> ModelAtHand:
     name_code(request, progress)
     with progress.step(f"loading {request.model}"):
-        from torchstone.models.load_model import describe_source, load, require_existing
+        from torchstone.models.load_model import load, require_existing
 
         require_existing(request.model, request.options)
         from torchstone.models.prepare import check_inputs_match
@@ -161,8 +194,38 @@ def _captured(request: ModelRequest, progress: Progress, keywords: Mapping[str, 
         if keywords:
             inputs = _with_keywords(model, inputs, keywords)
         check_inputs_match(model, inputs)
+    return at_hand_of(request.model, model, inputs, request.options, keywords)
+
+
+def at_hand_of(
+    source: "str | nn.Module",
+    model: "nn.Module",
+    inputs: Inputs,
+    options: InputOptions,
+    keywords: Mapping[str, object] = NO_KEYWORDS,
+) -> ModelAtHand:
+    """A loaded model with its inputs; `source` is what it was loaded from."""
+    if not inputs.follows_options:
+        return ModelAtHand(model=model, inputs=inputs)
+    from torchstone.models.load_model import load
+    from torchstone.models.user_code import parse_target
+
+    # Code of the user is not executed again for other inputs.
+    again = source if isinstance(source, str) and parse_target(source) is None else model
+
+    def generate(batch: int) -> "tuple[nn.Module, Inputs]":
+        loaded = load(again, options=replace(options, batch_size=batch))
+        return loaded.model, replace(loaded.inputs, kwargs={**loaded.inputs.kwargs, **keywords})
+
+    return ModelAtHand(model=model, inputs=inputs, batch=options.batch_size or 1, generate=generate)
+
+
+def _captured(request: ModelRequest, progress: Progress, keywords: Mapping[str, object]) -> FoundTrace:
+    at_hand = _loaded(request, progress, keywords)
+    model, inputs = at_hand.model, at_hand.inputs
     with progress.step("capturing"):
         from torchstone.capture.capture_model import About, capture
+        from torchstone.models.load_model import describe_source, load
 
         about = About(
             model=describe_source(request.model),
@@ -177,7 +240,8 @@ def _captured(request: ModelRequest, progress: Progress, keywords: Mapping[str, 
         )
         trace = capture(model, inputs, request.mode, reuse=request.reuse, backward=request.backward, about=about)
         stored = _checkpoint(request, model)
-        return set_fields(trace, configuration=_configuration(request.model, model), checkpoint=stored)
+        trace = set_fields(trace, configuration=_configuration(request.model, model), checkpoint=stored)
+        return FoundTrace(trace=trace, at_hand=lambda: at_hand)
 
 
 def _configuration(name: str, model: "nn.Module") -> dict[str, int]:
