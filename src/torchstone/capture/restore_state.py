@@ -7,7 +7,6 @@ import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import chain
 from operator import is_
 from threading import Lock
 from types import TracebackType
@@ -241,10 +240,18 @@ class KeptModules:
 
     def new_tensors(self) -> Iterator[tuple[int, str, Tensor]]:
         """The place of a module, the name and the tensor of each attribute and buffer that is another one by now."""
+        no_tensors: set[type] = set()
         for place, (now, before) in enumerate(self._attributes):
-            held = chain(now.items(), dict.items(now["_buffers"]))  # as modules hold them, not as they are looked at
+            kinds = {*map(type, now.values())}
+            if not kinds <= no_tensors:
+                no_tensors |= {kind for kind in kinds if not issubclass(kind, Tensor)}
+                held: list[tuple[str, Tensor | None]] = [pair for pair in now.items() if isinstance(pair[1], Tensor)]
+            else:
+                held = []
+            if now["_buffers"]:
+                held += dict.items(now["_buffers"])  # as modules hold them, not as they are looked at
             for name, value in held:
-                if isinstance(value, Tensor) and value is not before.get(name, before["_buffers"].get(name)):
+                if value is not None and value is not before.get(name, before["_buffers"].get(name)):
                     yield place, name, value
 
     def restore(self) -> None:
