@@ -18,10 +18,10 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.assumed_values import NO_VALUES, AssumedValues
+from torchstone.capture.kernel_results import as_kernel
 from torchstone.capture.ops import MASKS, map_tensors, schema_of, tensors_in
 from torchstone.capture.shape_rules import MADE_SMALL, Looks, Recipe, ShapeRules, changes_only_values, is_ordinary
 from torchstone.capture.tables import storage_pointer
-from torchstone.capture.view_rules import KERNEL_LAYOUTS
 
 _CPU = torch.device("cpu")
 _META = torch.device("meta")
@@ -47,7 +47,6 @@ _NEW_STRIDED = torch.ops.aten.new_empty_strided.default
 _ALIGNMENT_BYTES = 16  # of the rows of a grouped matmul
 _CONVOLUTION = torch.ops.aten.convolution.default
 _VIEW = torch.ops.aten.view.default
-_BATCH_NORM_BACKWARD = torch.ops.aten.native_batch_norm_backward.default
 _COPY = torch.ops.aten._to_copy.default
 _DECOMPOSED_ATTENTION = torch.ops.aten._safe_softmax.default
 
@@ -484,9 +483,7 @@ class FakeWorld(StandInWorld):
             result: Any = op(*args, **kwargs)
         if op is _VIEW and 1 in result.shape and not args[0].is_contiguous():
             return self._viewed(args[0], result)
-        if op is _BATCH_NORM_BACKWARD and not args[-1][0]:  # torch's rule gives a gradient that nobody asks for
-            return (None, *result[1:])
-        return self._laid_out(KERNEL_LAYOUTS[op](*args), result) if op in KERNEL_LAYOUTS else result
+        return as_kernel(op, args, kwargs, result, self._new_like)
 
     def _viewed(self, given: Tensor, result: Tensor) -> Tensor:
         """Give dimensions of size 1 the strides that a real view has: later ops choose their kernels by these."""
@@ -497,16 +494,11 @@ class FakeWorld(StandInWorld):
         with self._mode:
             return result.as_strided(result.shape, strides)
 
-    def _laid_out(self, strides: tuple[int, ...], result: Any) -> Any:
-        """The first result of an op as its kernel writes it."""
-        if isinstance(result, tuple):
-            return (self._laid_out(strides, result[0]), *result[1:])
-        if result is None or result.stride() == strides or not result.numel():
-            return result
+    def _new_like(self, tensor: Tensor, strides: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """A new fake tensor of the shape of another one."""
         with self._mode:
-            return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device).requires_grad_(
-                result.requires_grad
-            )
+            made = torch.empty_strided(tensor.shape, strides, dtype=dtype, device=tensor.device)
+        return made.requires_grad_(tensor.requires_grad)
 
 
 class MetaWorld(StandInWorld):
