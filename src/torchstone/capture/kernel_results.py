@@ -19,6 +19,7 @@ Change = Callable[[Given, Result, New], Result]  # of a result, by the arguments
 
 _aten = torch.ops.aten
 _IMAGE = 4  # dimensions of a batch of images
+_ALIGNMENT_BYTES = 16  # of the rows of a grouped matmul
 
 
 def as_kernel(op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object], result: Result, new: New) -> Result:
@@ -149,3 +150,18 @@ def _laid_out(strides: tuple[int, ...], result: Result, new: New) -> Result:
     if result is None or result.stride() == strides or not result.numel():
         return result
     return new(result, strides, result.dtype)
+
+
+# A grouped matmul, for which torch's rule refuses types that its kernel takes.
+
+
+def grouped_result(first: Tensor, second: Tensor, ends: Any) -> tuple[list[int], list[int]]:
+    """Shape and strides of a grouped matmul: the dimension of the groups is in one, in both or in neither of two."""
+    aligned = _ALIGNMENT_BYTES // first.dtype.itemsize
+    if any(max(tensor.stride()[-2:]) % aligned for tensor in (first, second)):
+        msg = "strides should be multiple of 16 bytes"
+        raise RuntimeError(msg)
+    rows, columns = first.shape[-2], second.shape[-1]
+    groups = [] if first.dim() != second.dim() else [first.shape[0] if first.dim() > 2 else ends.shape[0]]  # noqa: PLR2004 - matrices
+    step = -(-columns // aligned) * aligned
+    return [*groups, rows, columns], [*([rows * step] if groups else []), step, 1]
