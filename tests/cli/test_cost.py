@@ -209,7 +209,12 @@ def test_a_finished_run_cannot_be_swept(tmp_path: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize(
     ("wrong", "name"),
-    [(["--compare-with", "fvcore"], "--compare-with"), (["--by", "formula"], "--by"), (["--tp", "2"], "--tp")],
+    [
+        (["--compare-with", "fvcore"], "--compare-with"),
+        (["--by", "formula"], "--by"),
+        (["--tp", "2"], "--tp"),
+        (["--plan", "nowhere", "--hardware", "n150"], "--plan"),
+    ],
 )
 def test_what_is_about_one_size_is_refused(wrong: list[str], name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["cost", "tiny:llama", "--sweep", "seq_len=8..16", *wrong]) == 2
@@ -288,6 +293,33 @@ def test_a_real_size_is_evaluated_from_formulas(capsys: pytest.CaptureFixture[st
     out = capsys.readouterr().out
     assert "32 x LlamaDecoderLayer" in out
     assert "agreement: 422 of 422 modules with a formula match the trace exactly" in out
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--hardware", "n150"],
+        ["--tp", "2"],
+        ["--compare-with", "flop_counter"],
+        ["--csv", "f"],
+        ["--dir", "d"],
+        ["--strict"],
+    ],
+    ids=lambda option: option[0],
+)
+@pytest.mark.parametrize("no_trace", [[], ["--no-trace"]])
+def test_options_without_effect_are_refused_by_formula(
+    option: list[str], no_trace: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["cost", "meta-llama/Llama-2-7b-hf", "--by", "formula", *no_trace, *option]) == 2
+
+    assert f"drop it or {option[0]}" in capsys.readouterr().err
+
+
+def test_an_empty_name_is_no_hardware(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:bert", "--hardware", ""]) == 2
+
+    assert "there is no hardware ''" in capsys.readouterr().err
 
 
 def test_other_conventions_are_refused_by_formula(capsys: pytest.CaptureFixture[str]) -> None:
