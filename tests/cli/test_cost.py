@@ -203,8 +203,10 @@ def test_a_finished_run_cannot_be_swept(tmp_path: Path, capsys: pytest.CaptureFi
     assert run(["cost", "tiny:bert", "--dir", str(tmp_path / "out"), "-q"]) == 0
     assert run(["cost", str(tmp_path / "out"), "--sweep", "seq_len=8..16"]) == 2
     assert "saved trace of one size" in capsys.readouterr().err
-    assert run(["cost", str(tmp_path / "out"), "--logits", "last"]) == 2
-    assert "cannot be changed" in capsys.readouterr().err
+    for option in (["--logits", "last"], ["--mode", "cpu"], ["--no-reuse"]):
+        assert run(["cost", str(tmp_path / "out"), *option]) == 2
+        assert "cannot be changed" in capsys.readouterr().err
+    assert run(["cost", str(tmp_path / "out"), "--mode", "fake"]) == 0
 
 
 @pytest.mark.parametrize(
