@@ -134,3 +134,12 @@ def test_an_op_without_a_kernel_for_sparse_tensors_fails_as_such() -> None:
 
     assert trace.failure is not None
     assert "SparseCPU" in trace.failure.error
+
+
+def test_a_training_step_may_change_the_shape_of_a_tensor_in_place() -> None:
+    net = _Net(nn.Linear(5, 3), lambda layer, given: layer(given).squeeze_(0).unsqueeze_(1))
+
+    fake, real = (capture(net, torch.rand(1, 5), mode, backward=True) for mode in ("fake", "cpu"))
+
+    assert fake.failure is None
+    assert _signatures(fake) == _signatures(real)
