@@ -10,9 +10,10 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from torchstone.capture.kernel_results import KERNEL_LAYOUTS
 from torchstone.capture.ops import map_tensors, tensors_in
 from torchstone.capture.shape_rules import ShapeRules
-from torchstone.capture.view_rules import KERNEL_LAYOUTS
+from torchstone.capture.tensor_modes import FakeWorld
 
 aten = torch.ops.aten
 CALLS = 40
@@ -217,6 +218,7 @@ def _gradients(dice: Random, shape: list[int]) -> Iterator[tuple[OpOverload, tup
     yield aten.softplus_backward.default, (grad, x, 1, 20)
     yield aten.logit_backward.default, (grad, x, None)
     yield from ((getattr(aten, name).default, (grad, x)) for name in ("hardswish_backward", "hardsigmoid_backward"))
+    yield aten.max_unpool2d.default, (x, torch.zeros_like(x, dtype=torch.int64), [2 * size for size in shape[2:]])
 
 
 def test_layouts_of_kernels_that_torch_has_other_rules_for_are_those_of_the_kernels() -> None:
@@ -230,3 +232,62 @@ def test_layouts_of_kernels_that_torch_has_other_rules_for_are_those_of_the_kern
             first = made[0] if isinstance(made, tuple) else made
             assert KERNEL_LAYOUTS[op](*args) == first.stride(), (op, [one.stride() for one in tensors_in(args)])
     assert asked == set(KERNEL_LAYOUTS)
+
+
+_REFUSED = (
+    (aten.sum.dim_IntList, ([7],)),
+    (aten.mean.dim, ([-5],)),
+    (aten.sum.dim_IntList, ([0, -2],)),
+    (aten.amax.default, ([0, 0],)),
+    (aten.linalg_vector_norm.default, (2, [9])),
+    (aten._softmax.default, (5, False)),
+    (aten.roll.default, ([1], [5])),
+    (aten.roll.default, ([1], [0, 1])),
+    (aten.view.default, ([-1, -1],)),
+    (aten.view.default, ([-4, -6],)),
+    (aten.native_layer_norm.default, ([5], None, None, 1e-5)),
+    (aten.native_layer_norm.default, ([6], torch.ones(4), None, 1e-5)),
+)
+
+
+@pytest.mark.parametrize(("op", "rest"), _REFUSED)
+def test_a_call_that_torch_refuses_is_refused_without_data_too(op: OpOverload, rest: tuple[Any, ...]) -> None:
+    x = torch.rand(4, 6)
+    with pytest.raises((IndexError, RuntimeError)):
+        op(x, *rest)
+    world = FakeWorld()
+    stand_ins = map_tensors(world.make, (x, *rest))
+
+    with pytest.raises((IndexError, RuntimeError)):
+        world.run_unknown(op, stand_ins, {})
+
+
+def test_windows_that_torch_refuses_are_refused_without_data_too() -> None:
+    x, world = torch.rand(1, 2, 8, 8), FakeWorld()
+    weight, no, ones = torch.rand(2, 2, 3, 3), [0, 0], [1, 1]
+    calls: list[tuple[OpOverload, tuple[Any, ...]]] = [
+        (aten.max_pool2d_with_indices.default, (x, [2, 2], [2, 2], [2, 2])),
+        (aten.avg_pool2d.default, (x, [2, 2], [2, 2], [2, 2])),
+        (aten.convolution.default, (x, weight, None, no, no, ones, False, no, 1)),
+        (aten.convolution.default, (x, weight, None, ones, [-1, -1], ones, False, no, 1)),
+        (aten.cat.default, ([x, x], 9)),
+    ]
+    for op, args in calls:
+        with pytest.raises((IndexError, RuntimeError)):
+            op(*args)
+        with pytest.raises((IndexError, RuntimeError)):
+            world.run_unknown(op, map_tensors(world.make, args), {})
+
+
+@pytest.mark.parametrize("shape", [(), (3, 4)])
+def test_reductions_of_everything_are_left_to_fake_tensors(shape: tuple[int, ...]) -> None:
+    x, world = torch.rand(shape), FakeWorld()
+    dims = () if shape else ((0,), (-1,))
+    calls: list[tuple[OpOverload, tuple[Any, ...]]] = [(aten.amax.default, (x,)), (aten.var.correction, (x,))]
+    for dim in dims:
+        calls += [(op, (x, list(dim))) for op in (aten.sum.dim_IntList, aten.mean.dim, aten.amax.default)]
+        calls.append((aten.linalg_vector_norm.default, (x, 2, list(dim))))
+    for op, args in calls:
+        made = world.run_unknown(op, map_tensors(world.make, args), {})
+
+        assert _seen(made, args[0]) == _seen(op(*args), args[0]), op

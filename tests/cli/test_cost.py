@@ -203,13 +203,20 @@ def test_a_finished_run_cannot_be_swept(tmp_path: Path, capsys: pytest.CaptureFi
     assert run(["cost", "tiny:bert", "--dir", str(tmp_path / "out"), "-q"]) == 0
     assert run(["cost", str(tmp_path / "out"), "--sweep", "seq_len=8..16"]) == 2
     assert "saved trace of one size" in capsys.readouterr().err
-    assert run(["cost", str(tmp_path / "out"), "--logits", "last"]) == 2
-    assert "cannot be changed" in capsys.readouterr().err
+    for option in (["--logits", "last"], ["--mode", "cpu"], ["--no-reuse"]):
+        assert run(["cost", str(tmp_path / "out"), *option]) == 2
+        assert "cannot be changed" in capsys.readouterr().err
+    assert run(["cost", str(tmp_path / "out"), "--mode", "fake"]) == 0
 
 
 @pytest.mark.parametrize(
     ("wrong", "name"),
-    [(["--compare-with", "fvcore"], "--compare-with"), (["--by", "formula"], "--by"), (["--tp", "2"], "--tp")],
+    [
+        (["--compare-with", "fvcore"], "--compare-with"),
+        (["--by", "formula"], "--by"),
+        (["--tp", "2"], "--tp"),
+        (["--plan", "nowhere", "--hardware", "n150"], "--plan"),
+    ],
 )
 def test_what_is_about_one_size_is_refused(wrong: list[str], name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["cost", "tiny:llama", "--sweep", "seq_len=8..16", *wrong]) == 2
@@ -288,6 +295,33 @@ def test_a_real_size_is_evaluated_from_formulas(capsys: pytest.CaptureFixture[st
     out = capsys.readouterr().out
     assert "32 x LlamaDecoderLayer" in out
     assert "agreement: 422 of 422 modules with a formula match the trace exactly" in out
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--hardware", "n150"],
+        ["--tp", "2"],
+        ["--compare-with", "flop_counter"],
+        ["--csv", "f"],
+        ["--dir", "d"],
+        ["--strict"],
+    ],
+    ids=lambda option: option[0],
+)
+@pytest.mark.parametrize("no_trace", [[], ["--no-trace"]])
+def test_options_without_effect_are_refused_by_formula(
+    option: list[str], no_trace: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["cost", "meta-llama/Llama-2-7b-hf", "--by", "formula", *no_trace, *option]) == 2
+
+    assert f"drop it or {option[0]}" in capsys.readouterr().err
+
+
+def test_an_empty_name_is_no_hardware(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cost", "tiny:bert", "--hardware", ""]) == 2
+
+    assert "there is no hardware ''" in capsys.readouterr().err
 
 
 def test_other_conventions_are_refused_by_formula(capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,6 +50,7 @@ class About:
 _NOTHING_KNOWN = About()
 _SMALL_BYTES = 1 << 28
 _NEVER_LAZY = frozenset({nn.Parameter, torch.Tensor})
+_NO_GRAPH = "does not require grad and does not have a grad_fn"  # torch's words where autograd is off
 _NO_FAST_PATH = (
     "nn.TransformerEncoder ran op by op: its fused kernel takes a nested tensor, which cannot be recorded "
     "(torch.backends.mha.set_fastpath_enabled(False) does the same in eager)"
@@ -139,13 +140,18 @@ def _refuse_unobservable(tree: ModuleTree, inputs: Inputs) -> None:
 
 def _refuse_nested(run: Run) -> None:
     """Refuse a model that works with nested tensors inside: nothing can look into one, so that torch ends the run."""
-    words = str(run.error) if run.error is not None else ""
-    if "NestedTensor" in words or "NestedInt" in words:
+    if _meets_nested(run.error):
         msg = (
             "the model makes a nested tensor, whose rows have no common shape, so that its ops cannot be recorded; let "
-            f"it work on padded tensors and a mask (torch: {words.splitlines()[0][:100]})"
+            f"it work on padded tensors and a mask (torch: {str(run.error).splitlines()[0][:100]})"
         )
         raise CaptureError(msg)
+
+
+def _meets_nested(error: Exception | None) -> bool:
+    """Whether a nested tensor ended a run: torch also names it in lists of all kinds of tensors that an op takes."""
+    words = str(error).partition("only available for these backends")[0]
+    return error is not None and ("NestedTensor" in words or "NestedInt" in words)
 
 
 def _lazy_names(module: nn.Module) -> list[str]:
@@ -170,7 +176,10 @@ class _Attempt:
         tree = self.tree if model is None or model is self.model else ModuleTree(model)
         run = Run(tree, world, reuse=self.reuse, backward=self.backward)
         run.execute(self.inputs.args, self.inputs.kwargs)
-        if run.error is None or "NestedTensor" not in str(run.error) or not torch.backends.mha.get_fastpath_enabled():
+        if not self.backward and _NO_GRAPH in str(run.error):  # the model differentiates inside its forward pass
+            run = Run(tree, world, reuse=False, backward=False, differentiable=True)
+            run.execute(self.inputs.args, self.inputs.kwargs)
+        if not _meets_nested(run.error) or not torch.backends.mha.get_fastpath_enabled():
             return run
         # nn.TransformerEncoder packs a padded batch into a nested tensor before its fused kernel, and nothing can look
         # into one. Its other path gives the same values from ordinary ops.

@@ -34,6 +34,8 @@ class Exchanged(dict[str, Any]):
 
     def __setitem__(self, name: str, tensor: Any) -> None:
         before = super().get(name)
+        if before is not None and tensor is self.exchange(before):
+            return  # the same one again: `self.steps += 1` changes it in place and assigns it
         super().__setitem__(name, tensor)
         if before is not None and before is not tensor:
             self.let_go(before)

@@ -279,7 +279,7 @@ class OpRecorder(KernelOpMode):
             looks, outputs, lasting = self._number_outputs(schema, (given.tensors, inputs), result, call)
             call = call if lasting else None
             written = self._written(schema, args, kwargs) if schema.written else None
-        if written and self.lines_of_nodes is not None and world.stand_in:
+        if written and written[0] in inputs and self.lines_of_nodes is not None and world.stand_in:
             self._note_view(given.tensors[inputs.index(written[0])])
         whole_key = (key if call is None else call, looks)
         signature = self.ops.numbers.get(whole_key)

@@ -190,23 +190,28 @@ def process_kept(*, grad: bool) -> Iterator[None]:
 
 @contextmanager
 def modules_kept(modules: list[nn.Module], *, real: bool) -> "Iterator[KeptModules]":
-    """Attributes, hooks, buffers and gradients of the modules are as before when this closes."""
+    """Attributes, hooks, buffers and gradients of the modules are as before when this closes.
+
+    Meanwhile no parameter has a gradient, as stand-ins have none: that of an earlier step would be added to.
+    """
     before = KeptModules(modules)
-    gradients = [
-        (parameter, parameter.grad)
+    gradients = {
+        parameter: parameter.grad
         for module in (modules if real else ())  # stand-ins have gradients of their own
         for parameter in module._parameters.values()
         if parameter is not None
-    ]
+    }
     buffers = (
         [buffer for module in modules for buffer in module._buffers.values() if buffer is not None] if real else []
     )
     values = [(buffer, buffer._version, buffer.detach().clone()) for buffer in buffers]
     try:
+        for parameter in gradients:
+            parameter.grad = None
         yield before
     finally:
         before.restore()
-        for parameter, gradient in gradients:
+        for parameter, gradient in gradients.items():
             if parameter.grad is not gradient:
                 parameter.grad = gradient
         for buffer, version, value in values:

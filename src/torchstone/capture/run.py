@@ -98,10 +98,10 @@ def credited() -> Any:
 
 
 def run_backward(output: object) -> None:
-    """Run the backward pass from all floating-point outputs, each with a gradient of ones."""
+    """Run the backward pass from all floating-point and complex outputs, each with a gradient of ones."""
     describer = Describer()
     describer.describe(output)
-    ends = [tensor for tensor in describer.tensors if tensor.requires_grad and tensor.is_floating_point()]
+    ends = [tensor for tensor in describer.tensors if tensor.requires_grad]
     if not ends:
         msg = "no output of the model depends on a trainable parameter"
         raise TypeError(msg)
@@ -143,6 +143,7 @@ def _notes_of(node: Any) -> dict[str, object]:
 
 
 _ABSENT = Absent()
+_DIFFERENTIATES = "the forward pass ran with autograd, because the model differentiates inside it; reuse is off"
 
 
 class _Signature:
@@ -203,7 +204,15 @@ class _Signature:
 class Run:
     """One forward pass, and a backward pass where asked for; `trace()` is what was seen of it."""
 
-    def __init__(self, tree: ModuleTree, world: RealWorld | StandInWorld, *, reuse: bool, backward: bool) -> None:
+    def __init__(
+        self,
+        tree: ModuleTree,
+        world: RealWorld | StandInWorld,
+        *,
+        reuse: bool,
+        backward: bool,
+        differentiable: bool = False,
+    ) -> None:
         self.error: Exception | None = None
         self._raised: BaseException | None = None  # the same, unless its text cannot be shown
         self._model = tree.modules[0]
@@ -216,6 +225,7 @@ class Run:
         self._sites = CallSites(Run.execute.__code__, Run._call.__code__)
         self._recorder = OpRecorder(world, self._tensors, self._ops, self._sites)
         self._backward = Backward(self._recorder) if backward else None
+        self._differentiable = differentiable  # autograd is on in a forward pass that is recorded alone
         self._reuse: Reuse | None = None
         if reuse and isinstance(world, StandInWorld) and not backward:
             self._reuse = Reuse(world, self._tree, self._recorder, self._calls)
@@ -232,7 +242,7 @@ class Run:
                 kept.enter_context(one_thread())
             args, kwargs = inputs_in(self._world, args, kwargs)
             kept.callback(self._tensors.forget_marks)
-            kept.enter_context(process_kept(grad=self._backward is not None))
+            kept.enter_context(process_kept(grad=self._differentiable or self._backward is not None))
             kept.enter_context(LOOKS_WATCHED)
             modules = kept.enter_context(modules_kept(self._tree.modules, real=not self._world.stand_in))
             self._number_held_tensors(kept)
@@ -410,8 +420,9 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is not in the trace, and which modules ran although they may be equal to others, and why."""
-        return (*self._unrecorded(), *(self._reuse.off.notes() if self._reuse is not None else ()))
+        """What is not in the trace; whether the model needed autograd; which modules ran although others are equal."""
+        differentiates = (_DIFFERENTIATES,) if self._differentiable else ()
+        return (*self._unrecorded(), *differentiates, *(self._reuse.off.notes() if self._reuse is not None else ()))
 
     def _unrecorded(self) -> Iterator[str]:
         if self._elsewhere:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._ops import OpOverload
+from torch._prims_common import canonicalize_dim
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
 
 from torchstone.capture.ops import reads_values, schema_of
@@ -299,12 +300,21 @@ def _pointwise(one: Tensor, other: object, **_keywords: object) -> Made | None:
     return None if made is None else [made]
 
 
-def _softmax(given: Tensor, _dim: int, converts: torch.dtype | bool | None = None) -> Made | None:  # noqa: FBT001 - torch's
+def _softmax(given: Tensor, dim: int, converts: torch.dtype | bool | None = None) -> Made | None:  # noqa: FBT001 - torch's
+    canonicalize_dim(given.dim(), dim)  # raises what the kernel raises, which torch's own rule does not
     return _contiguous(given.shape) if not converts and given.numel() else None
 
 
-def _rolled(given: Tensor, *_: object) -> Made | None:
-    return _contiguous(given.shape) if given.numel() else None
+def _rolled(given: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Made | None:
+    fits = _counted(given, dims) and len(shifts) == len(dims) if dims else len(shifts) == 1
+    return _contiguous(given.shape) if given.numel() and fits else None
+
+
+def _counted(given: Tensor, dims: Sequence[int]) -> set[int] | None:
+    """Dimensions, counted from the first one; None where one does not exist or is named twice."""
+    count = given.dim()
+    found = {dim % count for dim in dims if -count <= dim < count}
+    return found if len(found) == len(dims) else None
 
 
 def _copied(given: Tensor, *_: object, memory_format: torch.memory_format | None = None) -> Made | None:
@@ -335,7 +345,9 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, *_: object, **_keyword
 
 def _concatenated(tensors: Sequence[Tensor], dim: int = 0) -> Made | None:
     first = tensors[0]
-    dim = dim % first.dim() if first.dim() else 0
+    if not _counted(first, [dim]):
+        return None
+    dim %= first.dim()
     rest = {(*one.shape[:dim], *one.shape[dim + 1 :]) for one in tensors}
     if len(rest) != 1 or any(one.dim() != first.dim() or not one.numel() for one in tensors):
         return None
@@ -374,14 +386,16 @@ def _pointwise_of_three(one: Tensor, other: Tensor, third: Tensor, **_keywords: 
     return None if made is None else [made]
 
 
-def _variance(given: Tensor, dims: Sequence[int] | None, *, keepdim: bool = False, **_keywords: object) -> Made | None:
+def _variance(
+    given: Tensor, dims: Sequence[int] | None = None, *, keepdim: bool = False, **_keywords: object
+) -> Made | None:
     return _reduced(given, dims, keepdim)
 
 
-def _reduced(given: Tensor, dims: Sequence[int] | None, keepdim: bool = False) -> Made | None:  # noqa: FBT001, FBT002 - torch's
-    if not dims or not given.numel():
+def _reduced(given: Tensor, dims: Sequence[int] | None = None, keepdim: bool = False) -> Made | None:  # noqa: FBT001, FBT002 - torch's
+    gone = _counted(given, dims) if dims and given.numel() else None
+    if gone is None:
         return None
-    gone = {dim % given.dim() for dim in dims}
     if keepdim:
         return (
             None
@@ -421,8 +435,15 @@ def _batch_norm(given: Tensor, *rest: Any) -> Made | None:
     return made + _contiguous(given.shape[1:2], given.shape[1:2]) if plain else None
 
 
-def _layer_norm(given: Tensor, shape: Sequence[int], *_: object) -> Made | None:
+def _layer_norm(given: Tensor, shape: Sequence[int], *rest: Any) -> Made | None:
     if given.dtype is not torch.float32:  # the statistics of narrow types have a type of their own
+        return None
+    sizes = tuple(shape)
+    if (
+        not sizes
+        or sizes != given.shape[-len(sizes) :]
+        or any(one is not None and one.shape != sizes for one in rest[:2])
+    ):
         return None
     rows = (*given.shape[: given.dim() - len(shape)], *(1 for _ in shape))
     return _contiguous(given.shape, rows, rows)
@@ -448,6 +469,8 @@ def _sides(sizes: Sequence[int], *windows: Sequence[int], parts: bool = False) -
     sides = []
     for place, size in enumerate(sizes):
         window, stride, margin, gap = (one[place if len(one) > 1 else 0] for one in windows)
+        if min(window, stride, gap) < 1 or margin < 0:
+            return None
         room = size + 2 * margin - gap * (window - 1) - 1
         side = (room + (stride - 1) * parts) // stride + 1
         sides.append(side - (parts and (side - 1) * stride >= size + margin))
@@ -457,8 +480,8 @@ def _sides(sizes: Sequence[int], *windows: Sequence[int], parts: bool = False) -
 def _pool(given: Tensor, kernel: Sequence[int], stride: Sequence[int] = (), *rest: Any) -> list[int] | None:
     """The shape that pooling leaves."""
     padding, spread, parts = rest
-    if given.dim() != _IMAGE or not given.numel():
-        return None
+    if given.dim() != _IMAGE or not given.numel() or 2 * max(padding) > max(spread) * (min(kernel) - 1) + 1:
+        return None  # also where the padding is too wide for a window
     sides = _sides(given.shape[2:], kernel, stride or kernel, padding, spread, parts=parts)
     return None if sides is None else [*given.shape[:2], *sides]
 

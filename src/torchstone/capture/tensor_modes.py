@@ -4,24 +4,25 @@ In a world of stand-ins, small tensors that do not come from weights (token ids,
 looks at their values takes the branch it would take on a device, and only what depends on a weight is unknown.
 """
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 from weakref import ref
 
 import torch
 from torch import Tensor, UntypedStorage, nn
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._C._functorch import is_functorch_wrapped_tensor, peek_interpreter_stack
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.assumed_values import NO_VALUES, AssumedValues
+from torchstone.capture.kernel_results import as_kernel, grouped_result
 from torchstone.capture.ops import MASKS, map_tensors, schema_of, tensors_in
 from torchstone.capture.shape_rules import MADE_SMALL, Looks, Recipe, ShapeRules, changes_only_values, is_ordinary
 from torchstone.capture.tables import storage_pointer
-from torchstone.capture.view_rules import KERNEL_LAYOUTS
 
 _CPU = torch.device("cpu")
 _META = torch.device("meta")
@@ -44,15 +45,30 @@ _FILLED = frozenset({torch.ops.aten.zeros.default, torch.ops.aten.ones.default, 
 _COUNTED = frozenset({torch.ops.aten.arange.default, torch.ops.aten.arange.start, torch.ops.aten.arange.start_step})
 _GROUPED_MM = torch.ops.aten._grouped_mm.default
 _NEW_STRIDED = torch.ops.aten.new_empty_strided.default
-_ALIGNMENT_BYTES = 16  # of the rows of a grouped matmul
 _CONVOLUTION = torch.ops.aten.convolution.default
 _VIEW = torch.ops.aten.view.default
-_BATCH_NORM_BACKWARD = torch.ops.aten.native_batch_norm_backward.default
 _COPY = torch.ops.aten._to_copy.default
 _DECOMPOSED_ATTENTION = torch.ops.aten._safe_softmax.default
 
 _PLAIN_TENSORS = (Tensor, nn.Parameter, nn.Buffer, FakeTensor)
 _no_dispatch = torch._C._DisableTorchDispatch
+W = TypeVar("W", bound="World")
+
+
+def outside_transforms(make: Callable[[W, Tensor], Tensor]) -> Callable[[W, Tensor], Tensor]:
+    """Make a tensor for a whole run outside the transforms of torch.func that are open when it is first asked for.
+
+    What is made inside one belongs to it: such a stand-in for a parameter has no gradient.
+    """
+
+    @wraps(make)
+    def made(world: W, tensor: Tensor) -> Tensor:
+        if peek_interpreter_stack() is None:
+            return make(world, tensor)
+        with temporarily_clear_interpreter_stack():
+            return make(world, tensor)
+
+    return made
 
 
 class World:
@@ -122,6 +138,7 @@ class MovedWorld(RealWorld):
         """Inputs are copied over."""
         return tensor.detach().to(self._device, copy=True).requires_grad_(tensor.requires_grad)
 
+    @outside_transforms
     def hold(self, tensor: Tensor) -> Tensor:
         """A copy on the device, always the same one."""
         if id(tensor) not in self._moved:
@@ -186,6 +203,7 @@ class StandInWorld(World):
         """Whether a tensor that comes from no weight keeps its values."""
         return tensor.numel() <= self._most_known
 
+    @outside_transforms
     def substitute(self, tensor: Tensor) -> Tensor:
         """The stand-in for a tensor of another world; always the same one."""
         known = self._substitutes.get(id(tensor))
@@ -317,7 +335,7 @@ class StandInWorld(World):
             narrow = [self.make(tensor).to(torch.bfloat16) for tensor in args[:2]]
             return self.run_unknown(op, (*narrow, *args[2:]), kwargs).to(as_asked)
         ends = args[2] if len(args) > 2 else kwargs.get("offs")  # noqa: PLR2004 - the third argument
-        shape, strides = _grouped_result(args[0], args[1], ends)
+        shape, strides = grouped_result(args[0], args[1], ends)
         return self.run_unknown(_NEW_STRIDED, (args[0], shape, strides), {})
 
     def _places(self, index: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -361,19 +379,8 @@ class StandInWorld(World):
 
     def stays_real(self, tensor: Tensor) -> bool:
         """Whether a buffer keeps its values."""
-        return not tensor.is_meta and not tensor.is_floating_point() and self.keeps_values(tensor)
-
-
-def _grouped_result(first: Tensor, second: Tensor, ends: Any) -> tuple[list[int], list[int]]:
-    """Shape and strides of a grouped matmul: the dimension of the groups is in one, in both or in neither of two."""
-    aligned = _ALIGNMENT_BYTES // first.dtype.itemsize
-    if any(max(tensor.stride()[-2:]) % aligned for tensor in (first, second)):
-        msg = "strides should be multiple of 16 bytes"
-        raise RuntimeError(msg)
-    rows, columns = first.shape[-2], second.shape[-1]
-    groups = [] if first.dim() != second.dim() else [first.shape[0] if first.dim() > 2 else ends.shape[0]]  # noqa: PLR2004 - matrices
-    step = -(-columns // aligned) * aligned
-    return [*groups, rows, columns], [*([rows * step] if groups else []), step, 1]
+        counts = not (tensor.is_meta or tensor.is_floating_point() or tensor.is_complex())
+        return counts and self.keeps_values(tensor)
 
 
 class FakeWorld(StandInWorld):
@@ -453,6 +460,7 @@ class FakeWorld(StandInWorld):
         with _no_dispatch():
             return self._rules.fake(*looks)
 
+    @outside_transforms
     def hold_plain(self, tensor: Tensor) -> Tensor:
         """The same, made in one step: a net holds more tensors than it calls ops."""
         known = self._substitutes.get(id(tensor))
@@ -484,9 +492,7 @@ class FakeWorld(StandInWorld):
             result: Any = op(*args, **kwargs)
         if op is _VIEW and 1 in result.shape and not args[0].is_contiguous():
             return self._viewed(args[0], result)
-        if op is _BATCH_NORM_BACKWARD and not args[-1][0]:  # torch's rule gives a gradient that nobody asks for
-            return (None, *result[1:])
-        return self._laid_out(KERNEL_LAYOUTS[op](*args), result) if op in KERNEL_LAYOUTS else result
+        return as_kernel(op, args, kwargs, result, self._new_like)
 
     def _viewed(self, given: Tensor, result: Tensor) -> Tensor:
         """Give dimensions of size 1 the strides that a real view has: later ops choose their kernels by these."""
@@ -497,16 +503,11 @@ class FakeWorld(StandInWorld):
         with self._mode:
             return result.as_strided(result.shape, strides)
 
-    def _laid_out(self, strides: tuple[int, ...], result: Any) -> Any:
-        """The first result of an op as its kernel writes it."""
-        if isinstance(result, tuple):
-            return (self._laid_out(strides, result[0]), *result[1:])
-        if result is None or result.stride() == strides or not result.numel():
-            return result
+    def _new_like(self, tensor: Tensor, strides: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """A new fake tensor of the shape of another one."""
         with self._mode:
-            return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device).requires_grad_(
-                result.requires_grad
-            )
+            made = torch.empty_strided(tensor.shape, strides, dtype=dtype, device=tensor.device)
+        return made.requires_grad_(tensor.requires_grad)
 
 
 class MetaWorld(StandInWorld):

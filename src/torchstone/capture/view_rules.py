@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch._prims_common import suggest_memory_format
 
 View = tuple[tuple[int, ...], tuple[int, ...], int]  # shape, strides and offset
 
@@ -26,7 +25,7 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 def _view(given: Tensor, shape: Sequence[int]) -> list[View] | None:
     """Another shape of a tensor that has elements; None where it cannot be viewed like that."""
     count = given.numel()
-    if not count:
+    if not count or min(shape, default=1) < -1 or shape.count(-1) > 1:
         return None
     known = 1
     for size in shape:
@@ -275,48 +274,6 @@ def like(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Shape and strides of a new tensor that preserves the format of one with elements, as `empty_like` does."""
     shape = tuple(tensor.shape)
     return shape, tuple(tensor.stride()) if fills_memory(tensor) else _in_reading_order(shape, [tensor.stride()])
-
-
-def _suggested(given: Tensor) -> tuple[int, ...]:
-    """The strides of new images in channels-last order or contiguous, as a norm chooses by its input."""
-    if given.is_contiguous():
-        return row_major(given.shape)
-    return torch.empty(given.shape, device="meta", memory_format=suggest_memory_format(given)).stride()
-
-
-def _of_both(gradient: Tensor, given: Tensor) -> tuple[int, ...]:
-    """The strides of what is computed from a gradient and a tensor of its shape, one by one."""
-    made = pointwise([gradient, given], with_number=False)
-    return row_major(given.shape) if made is None else made[1]
-
-
-# Ops whose kernels lay out their first result in another way than torch's own rule says: arguments -> its strides.
-KERNEL_LAYOUTS: dict[OpOverload, Callable[..., tuple[int, ...]]] = {
-    _aten.native_batch_norm.default: lambda given, *_: _suggested(given),
-    _aten.native_batch_norm_backward.default: lambda _, given, *__: _suggested(given),
-    _aten.native_group_norm_backward.default: lambda _, given, *__: _suggested(given),
-    **{
-        op: lambda _, given, *__: row_major(given.shape)
-        for op in (
-            _aten.native_layer_norm_backward.default,
-            _aten._log_softmax_backward_data.default,
-            _aten.glu_backward.default,
-            _aten.mse_loss_backward.default,
-        )
-    },
-    **{
-        op: lambda gradient, given, *_: _of_both(gradient, given)
-        for op in (
-            _aten.hardswish_backward.default,
-            _aten.hardsigmoid_backward.default,
-            _aten.hardtanh_backward.default,
-            _aten.softplus_backward.default,
-            _aten.logit_backward.default,
-            _aten.native_dropout_backward.default,
-        )
-    },
-    _aten.elu_backward.default: lambda gradient, *args: _of_both(gradient, args[-1]),
-}
 
 
 def _in_reading_order(shape: tuple[int, ...], strides: Sequence[Sequence[int]]) -> tuple[int, ...]:

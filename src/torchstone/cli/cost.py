@@ -193,9 +193,8 @@ def command(session: Session, /, request: ModelRequest, options: CostOptions) ->
         kind = request.options.cache
         msg = f"formulas describe a cache that grows; drop --by formula or --cache {kind}"
         raise InputError(msg)
-    if by_formula and options.sweep is not None:
-        msg = "--by formula works on one size, but --sweep runs several; drop one of them"
-        raise InputError(msg)
+    if by_formula:
+        _refuse_beside_formulas(options)
     if options.sweep is not None:
         return _sweep(_cost_request(request, options), options.sweep, options, session)
     if options.no_trace or (by_formula and _needs_formulas_alone(request)):
@@ -203,6 +202,27 @@ def command(session: Session, /, request: ModelRequest, options: CostOptions) ->
     if by_formula:
         return _by_formula(_cost_request(request, options), options, session)
     return _cost(_cost_request(request, options), options, session)
+
+
+def _refuse_beside_formulas(options: CostOptions) -> None:
+    """Raise InputError for options that a cost by formula would leave without effect."""
+    if options.sweep is not None:
+        msg = "--by formula works on one size, but --sweep runs several; drop one of them"
+        raise InputError(msg)
+    given = {
+        "--hardware": options.hardware,
+        "--plan": options.plan,
+        "--python": options.python,
+        "--tp": options.devices,
+        "--compare-with": options.compare_with,
+        "--csv": options.csv_file,
+        "--dir": options.folder,
+        "--strict": options.strict or None,
+    }
+    wrong = next((name for name, value in given.items() if value is not None), None)
+    if wrong is not None:
+        msg = f"--by formula prints the cost of each module; drop it or {wrong}"
+        raise InputError(msg)
 
 
 def _cost_request(request: ModelRequest, options: CostOptions) -> "CostRequest":

@@ -73,7 +73,7 @@ class CostRequest:
 
     def __post_init__(self) -> None:
         """Refuse values that the command line does not accept."""
-        if (self.plan is not None or self.python is not None) and not self.pricing.hardware:
+        if (self.plan is not None or self.python is not None) and self.pricing.hardware is None:
             msg = f"{'--plan' if self.plan is not None else '--python'} requires --hardware, such as n150"
             raise InputError(msg)
         if self.logits not in (None, *get_args(Logits)):
@@ -198,7 +198,7 @@ def _with_answer(table: CostTable, answer: BatchesByCapture) -> CostTable:
 def _with_plan(table: CostTable, trace: Trace, request: CostRequest, progress: Progress) -> CostTable:
     """The table with the memory that the model takes on a board, where that is known or asked for."""
     hardware = request.pricing.hardware
-    if table.prediction is None or not hardware:
+    if table.prediction is None or hardware is None:
         return table
     from torchstone.workflows.memory_plan import beside_estimate, plan_beside, plan_for_hardware, read_plan
 
@@ -238,7 +238,7 @@ def price_trace(trace: Trace, options: PricingOptions = DEFAULT_PRICING) -> Cost
 
     formats = options.conventions.formats
     stored = with_formats(trace, formats)
-    if options.hardware or options.optimizer or options.devices:
+    if options.hardware is not None or options.optimizer or options.devices:
         table = _with_predictions(stored, options)
     else:
         table = price(stored, options.conventions)
@@ -252,7 +252,7 @@ def _with_predictions(trace: Trace, options: PricingOptions) -> CostTable:
     from torchstone.cost.roofline import find_hardware, one_of_several, predict
     from torchstone.cost.scaling import split_over
 
-    hardware = find_hardware(options.hardware) if options.hardware else None
+    hardware = None if options.hardware is None else find_hardware(options.hardware)
     if options.optimizer and trace.recorded_ops.forward_calls == trace.size.op and trace.failure is None:
         msg = "--optimizer belongs to a training step, but no backward pass was recorded; add --backward"
         raise InputError(msg)

@@ -71,9 +71,10 @@ def cost_by_formula(request: FormulaCostRequest, progress: Progress = SILENT) ->
     Classes without a formula are derived where transformers builds the model, and requested from the agent where there
     is one. New formulas are stored in the user's own database, an agent's answers as pending; classes that still have
     none are in the result with the reason. Raises InputError for conventions that formulas do not have (--count macs,
-    --causal half).
+    --causal half), and for a prediction, a split plan or another counter, which take the trace alone.
     """
     _refuse_other_conventions(request.cost)
+    _refuse_results_of_the_trace(request.cost)
     trace = load_priced_trace(request.cost, progress)
     key = capture_key(request.cost.model, logits_keywords(request.cost.logits))
     state = _state_of(request, trace)  # before the evaluation, which may add formulas: those are "derived now" once
@@ -110,6 +111,19 @@ def _refuse_other_conventions(request: CostRequest) -> None:
     wrong = next((option for option, is_given in given.items() if is_given), None)
     if wrong is not None:
         msg = f"--by formula counts FLOPs, with attention in full; drop {wrong}"
+        raise InputError(msg)
+
+
+def _refuse_results_of_the_trace(request: CostRequest) -> None:
+    """Raise InputError for what is computed from a trace and is not part of a cost by formula."""
+    given = {
+        "--hardware": request.pricing.hardware,
+        "--tp": request.pricing.devices,
+        "--compare-with": request.compare_with,
+    }
+    wrong = next((option for option, value in given.items() if value is not None), None)
+    if wrong is not None:
+        msg = f"--by formula compares the cost of each module; drop it or {wrong}"
         raise InputError(msg)
 
 

@@ -113,7 +113,12 @@ def sweep_cost(request: CostSweepRequest, progress: Progress = SILENT) -> CostSw
 
 def _refuse_options_for_one_size(request: CostRequest) -> None:
     """Raise InputError for options whose result is about one size: a sweep has several."""
-    given = {"--compare-with": request.compare_with, "--tp": request.pricing.devices}
+    given = {
+        "--compare-with": request.compare_with,
+        "--tp": request.pricing.devices,
+        "--plan": request.plan,
+        "--python": request.python,
+    }
     wrong = next((name for name, value in given.items() if value is not None), None)
     if wrong is not None:
         msg = f"{wrong} works on one size, but --sweep runs several; drop one of them"

@@ -80,10 +80,10 @@ def find_trace(
     """
     saved = saved_trace(request.model)
     if saved is not None:
-        if fixed := [*keywords, *_given_of_a_run(request)]:
+        trace = load_record(saved, Trace)
+        if fixed := [*keywords, *_given_of_a_run(request), *_other_capture(request, trace)]:
             msg = f"{saved} is a finished run, so {', '.join(fixed)} cannot be changed; give the model itself"
             raise ModelInputsError(msg)
-        trace = load_record(saved, Trace)
         if request.backward and trace.failure is None and trace.recorded_ops.forward_calls == trace.size.op:
             msg = f"{saved} is a finished run without a backward pass; give the model itself with --backward"
             raise ModelInputsError(msg)
@@ -109,6 +109,15 @@ def _given_of_a_run(request: ModelRequest) -> list[str]:
     names = [name for name in options.given_input_options() if name != "cache" or options.needs_own_cache]
     names += [name for name in ("dtype", "layers", "pretrained", *options.given_media()) if getattr(options, name)]
     return [f"--{name.replace('_', '-')}" for name in names] + (["--inputs"] if request.inputs else [])
+
+
+def _other_capture(request: ModelRequest, trace: Trace) -> list[str]:
+    """The options of a capture of another kind than that of a saved trace."""
+    other = {
+        "--mode": request.mode not in ("auto", trace.provenance.mode),
+        "--no-reuse": not request.reuse and trace.provenance.reused_ops > 0,
+    }
+    return [name for name, differs in other.items() if differs]
 
 
 def kept_trace(

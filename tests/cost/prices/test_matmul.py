@@ -134,3 +134,20 @@ def test_the_gradient_of_own_distances_goes_to_both_points() -> None:
     points = torch.rand(5, 3, requires_grad=True)
     forward, backward = 10 * (3 * 3 + 1), 4 * 10 * 3
     assert cost_of(torch.pdist, points, backward=True).totals.flops == forward + backward
+
+
+def test_complex_biases_and_factors_cost_what_complex_additions_and_products_do() -> None:
+    bias, left, right = (torch.ones(shape, dtype=torch.complex64) for shape in ((3, 7), (3, 5), (5, 7)))
+    product = 8 * 3 * 5 * 7
+
+    assert flops_of(torch.addmm, bias, left, right) == product + 2 * 21
+    assert flops_of(lambda *x: torch.addmm(*x, alpha=2, beta=3), bias, left, right) == product + (2 + 6 + 6) * 21
+
+
+def test_an_outer_product_counts_its_factors_and_reads_no_bias_that_it_does_not_add() -> None:
+    bias, left, right = torch.ones(5, 7), torch.ones(5), torch.ones(7)
+
+    assert flops_of(torch.addr, bias, left, right) == 2 * 35
+    assert flops_of(lambda *x: torch.addr(*x, alpha=2, beta=3), bias, left, right) == 4 * 35
+    table = cost_of(lambda *x: torch.addr(*x, beta=0), bias, left, right)
+    assert (table.totals.flops, table.totals.bytes_read) == (2 * 35, 4 * (5 + 7))

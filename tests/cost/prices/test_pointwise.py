@@ -1,6 +1,7 @@
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import jvp
 from torch.nn import functional as F  # noqa: N812 - its usual name
 
 from tests.cost.calls import cost_of, flops_of, spec
@@ -103,3 +104,14 @@ def test_division_that_rounds_costs_two_in_place_as_well() -> None:
     given = torch.ones(4, 8)
     assert flops_of(lambda x: x.div_(2.0, rounding_mode="floor"), given) == 2 * 32
     assert flops_of(lambda x: torch.div(x, 2.0, rounding_mode="trunc"), given) == 2 * 32
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # by torch itself
+def test_ops_of_forward_mode_derivatives_have_prices() -> None:
+    weight, given = torch.ones(3, 5), torch.ones(5)
+
+    def tangent(x: Tensor) -> Tensor:
+        made: Tensor = jvp(lambda y: nn.functional.linear(y, weight, weight[:, 0]), (x,), (x,))[1]
+        return made
+
+    assert any(row.op == "prims.add.default" for row in cost_of(tangent, given, mode="cpu").ops)

@@ -1,3 +1,6 @@
+from collections.abc import Callable
+
+import pytest
 import torch
 
 from tests.cost.calls import cost_of, flops_of, priced, several, spec
@@ -40,3 +43,14 @@ def test_a_cross_product_is_three_per_element() -> None:
 def test_every_tensor_of_a_list_is_reduced() -> None:
     found = priced("aten._foreach_norm.Scalar", several(spec(), spec()), self=several(spec(4), spec(6)))
     assert found.flops == 2 * 10
+
+
+@pytest.mark.parametrize(
+    ("function", "each"),
+    [(torch.sum, 2), (torch.mean, 2), (torch.prod, 6), (lambda x: x.cumsum(0), 2), (lambda x: x.cumprod(0), 6)],
+)
+def test_complex_elements_cost_what_complex_additions_and_products_do(
+    function: Callable[[torch.Tensor], torch.Tensor], each: int
+) -> None:
+    assert flops_of(function, torch.ones(3, 5, dtype=torch.complex64)) == each * 15
+    assert flops_of(function, torch.ones(3, 5)) == 15

@@ -32,13 +32,18 @@ def multiply_adds(count: int, spec: TensorSpec) -> int:
     return 2 * count * (_COMPLEX if spec.dtype.startswith("complex") else _PACKED if spec.dtype.endswith("_x2") else 1)
 
 
+def additions(count: int, spec: TensorSpec) -> int:
+    """FLOPs of a number of additions of a tensor's type: a complex one is two."""
+    return 2 * count if spec.dtype.startswith("complex") else count
+
+
 @price_of("aten.mm", "aten._int_mm", "aten._scaled_mm", "aten._scaled_mm_v2", kind=Kind.MATMUL)
 def mm(call: OpSignature) -> Price:
     """(m, k) @ (k, n): m*n dot products of length k."""
     left, right = tensor(call, "self"), tensor(call, "mat2")
     (m, k), n = left.shape, right.shape[-1]
     flops = multiply_adds(m * k * n, left)
-    bias = m * n if optional_tensor(call, "bias") else 0
+    bias = additions(m * n, left) if optional_tensor(call, "bias") else 0
     return Price(flops=flops + bias, matmul_flops=flops)
 
 
@@ -54,11 +59,19 @@ def addmm(call: OpSignature) -> Price:
 
 def _with_bias(call: OpSignature, flops: int, *, added: int, more: int = 0) -> Price:
     """beta*bias + alpha*product: one addition, one multiplication per factor but 1; with beta = 0 no bias is read."""
-    alpha, beta = value_of(call, "alpha"), value_of(call, "beta")
-    steps = (beta != 0) + (alpha not in (None, 1)) + (beta not in (None, 0, 1))
+    bias = 0 if value_of(call, "beta") == 0 else additions(added, output(call))
+    return Price(flops=flops + bias + _factors(call, added) + more, matmul_flops=flops, reads=_reads_with_bias(call))
+
+
+def _factors(call: OpSignature, added: int) -> int:
+    """Multiplications with factors other than 1; a complex one is four and two additions."""
+    steps = (value_of(call, "alpha") not in (None, 1)) + (value_of(call, "beta") not in (None, 0, 1))
+    return steps * added * (_COMPLEX + 2 if output(call).dtype.startswith("complex") else 1)
+
+
+def _reads_with_bias(call: OpSignature) -> tuple[int, ...]:
     reads = reads_of(call)
-    reads = (0, *reads[1:]) if beta == 0 else reads
-    return Price(flops=flops + steps * added + more, matmul_flops=flops, reads=reads)
+    return (0, *reads[1:]) if value_of(call, "beta") == 0 else reads
 
 
 @price_of("aten.bmm", "aten._int_bmm", kind=Kind.MATMUL)
@@ -103,10 +116,11 @@ def dot(call: OpSignature) -> Price:
 
 @price_of("aten.addr", "aten.ger", "aten.outer", kind=Kind.MATMUL)
 def outer(call: OpSignature) -> Price:
-    """(m) x (n): one multiply-add per output element."""
+    """beta*bias + alpha*(m) x (n): one multiply-add per output element, and one multiplication per factor but 1."""
     made = output(call)
     flops = multiply_adds(made.elements, made)
-    return Price(flops=flops, matmul_flops=flops)
+    more = _factors(call, made.elements)
+    return Price(flops=flops + more, matmul_flops=flops, reads=_reads_with_bias(call))
 
 
 @price_of("aten.linear", "aten.mkldnn_linear", kind=Kind.MATMUL)
@@ -114,7 +128,7 @@ def linear(call: OpSignature) -> Price:
     """(..., k) @ (n, k)^T + bias."""
     given, made = tensor(call, "input", "self"), output(call)
     flops = multiply_adds(made.elements * given.shape[-1], given)
-    bias = made.elements if optional_tensor(call, "bias") else 0
+    bias = additions(made.elements, made) if optional_tensor(call, "bias") else 0
     return Price(flops=flops + bias, matmul_flops=flops)
 
 

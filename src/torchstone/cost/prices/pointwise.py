@@ -117,7 +117,14 @@ _COMPLEX = {"add": 2, "sub": 2, "rsub": 2, "neg": 2, "mul": 6, "div": 11, "abs":
 _WITH_ALPHA = ("add", "sub", "rsub")
 
 
-@price_of(*(f"aten.{name}" for name in FLOPS_PER_ELEMENT), kind=Kind.POINTWISE)
+_PRIMITIVE = (  # what forward-mode derivatives of torch.func are made of
+    "abs", "add", "cos", "div", "eq", "erf", "exp", "ge", "gt", "le", "log", "lt", "maximum", "minimum", "mul", "ne",
+    "neg", "pow", "reciprocal", "rsqrt", "sign", "sin", "sqrt", "sub", "tanh", "where",
+)  # fmt: skip
+
+
+@price_of(*(f"aten.{name}" for name in FLOPS_PER_ELEMENT), *(f"prims.{name}" for name in _PRIMITIVE),
+          kind=Kind.POINTWISE)  # fmt: skip
 def pointwise(call: OpSignature) -> Price:
     """The function's price, times the elements of the largest tensor: a result is as large as its inputs broadcast."""
     name = call.op.split(".")[1]

@@ -19,6 +19,7 @@ from torchstone.cost.registry import (
 )
 from torchstone.record.cost import Kind
 from torchstone.record.op import OpSignature
+from torchstone.record.tensor import TensorSpec
 
 # Reductions: a number of FLOPs per input element.
 
@@ -70,7 +71,19 @@ def reduction(call: OpSignature) -> Price:
     name = call.op.split(".")[1]
     name = name if name in FLOPS_PER_INPUT else name.removesuffix("_")
     reduced = tensors(call, "self") or call.input_specs[:1]
-    return Price(flops=FLOPS_PER_INPUT[name] * sum(spec.elements for spec in reduced))
+    return Price(flops=FLOPS_PER_INPUT[name] * sum(_steps_of(name, spec) for spec in reduced))
+
+
+def _steps_of(name: str, spec: TensorSpec) -> int:
+    """Elements, a complex one as two; as six where it is multiplied."""
+    multiplied = 6 if name in ("prod", "cumprod") else 2
+    return spec.elements * (multiplied if spec.dtype.startswith("complex") else 1)
+
+
+@price_of("aten._segment_reduce_backward", kind=Kind.REDUCTION)
+def segment_reduce_backward(call: OpSignature) -> Price:
+    """The gradient of a segment goes to each of its elements."""
+    return Price(flops=tensor(call, "data").elements)
 
 
 @price_of("aten.max.other", "aten.min.other", kind=Kind.POINTWISE)
@@ -110,7 +123,7 @@ def scan(call: OpSignature) -> Price:
     """The price of one step, times the elements."""
     name = call.op.split(".")[1]
     name = name if name in FLOPS_PER_ELEMENT else name.removesuffix("_")
-    return Price(flops=FLOPS_PER_ELEMENT[name] * call.input_specs[0].elements)
+    return Price(flops=FLOPS_PER_ELEMENT[name] * _steps_of(name, call.input_specs[0]))
 
 
 @price_of("higher_order.associative_scan", kind=Kind.SCAN)
