@@ -1,11 +1,13 @@
 """Equal layers whose code looks at something that they share, or leaves something behind."""
 
+import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from itertools import count
 from typing import Any
-from weakref import ref
+from unittest.mock import MagicMock
+from weakref import proxy, ref
 
 import pytest
 import torch
@@ -370,6 +372,69 @@ def test_layers_that_share_what_does_not_change_stand_for_one_another() -> None:
 def test_the_note_says_that_shared_state_keeps_layers_from_being_reused() -> None:
     trace = capture(Layers(CountsInObject, Notes(), NOTHING).eval(), torch.rand(3, WIDTH), "fake")
 
-    assert (
-        "reuse is off for 6 modules: Python state that modules share, which changed (CountsInObject x 6)" in trace.notes
-    )
+    (note,) = trace.notes
+    reason = "Python state that modules share, which changed or cannot be read"
+    assert note == f"reuse is off for 6 modules: {reason} (CountsInObject x 6)"
+
+
+class RaisesForEach:
+    def __getattribute__(self, name: str) -> object:
+        raise RuntimeError(name)
+
+
+class RaisesForItsClass:
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        raise RuntimeError
+
+
+class RaisesForItsAttributes:
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        raise RuntimeError
+
+
+class RaisesForItsLength(list[int]):
+    def __len__(self) -> int:
+        raise RuntimeError
+
+
+class RaisesForItsValues(dict[str, int]):
+    def values(self) -> Any:
+        raise RuntimeError
+
+
+def inside_itself() -> list[object]:
+    found: list[object] = []
+    found.append(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        RaisesForEach,
+        RaisesForItsClass,
+        RaisesForItsAttributes,
+        lambda: RaisesForItsLength([1]),
+        lambda: RaisesForItsValues(a=1),
+        lambda: proxy(Notes()),
+        inside_itself,
+        MagicMock,
+        random.Random,
+        lambda: iter([1]),
+    ],
+)
+def test_an_attribute_that_answers_no_question_keeps_a_module_from_being_reused_and_no_more(
+    make: Callable[[], object],
+) -> None:
+    attribute = make()
+    layers = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(3)]
+    for layer in layers:
+        vars(layer)["attribute"] = attribute
+    model, x = nn.Sequential(*layers).eval(), torch.rand(3, WIDTH)
+
+    trace = capture(model, x, "fake")
+
+    assert trace.failure is None
+    assert ops_of(trace) == ops_of(capture(model, x, "fake", reuse=False))

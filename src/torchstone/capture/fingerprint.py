@@ -16,6 +16,7 @@ from torchstone.capture.shared_state import SharedState
 from torchstone.capture.state_views import identity_key, values_of
 from torchstone.capture.tables import TensorColumns
 from torchstone.capture.tensor_modes import StandInWorld
+from torchstone.foreign import foreign_code
 
 # Parameters and buffers that are something else for a while.
 
@@ -262,12 +263,15 @@ class Fingerprints:
             return (MethodType, value.__func__)
         if id(value) in self._inert:
             return identity_key(value)
-        if isinstance(value, Iterator):
-            reason = "iterators"  # where they stand cannot be read
-            raise NoFingerprintError(reason, module)
-        if not self._is_inert(value):
-            reading.lasting = False
-        return self._attribute(value, reading)
+        with foreign_code((NoFingerprintError,)) as ran:  # objects may answer questions by code of their own
+            if isinstance(value, Iterator):
+                reason = "iterators"  # where they stand cannot be read
+                raise NoFingerprintError(reason, module)
+            if not self._is_inert(value):
+                reading.lasting = False
+            return self._attribute(value, reading)
+        reason = f"an attribute that cannot be read ({type(ran.raised).__name__})"
+        raise NoFingerprintError(reason, module)
 
     def _is_inert(self, value: Any, depth: int = 0) -> bool:
         """Whether an attribute neither changes its key nor keeps memory alive while it is the same object."""

@@ -459,10 +459,10 @@ def configuring(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _configuration(value: Any) -> Value:
-    kind = type(value)
-    if issubclass(kind, (list, tuple)) and len(value) <= _LONGEST_ATTRIBUTE:
-        items = tuple(describe_plain(item) for item in value)
-        if any(isinstance(item, Opaque) for item in items):
-            return Opaque(class_name="")
-        return Items(kind="list" if issubclass(kind, list) else "tuple", items=items)
-    return describe_plain(value)
+    base = next((kind for kind in (list, tuple) if issubclass(type(value), kind)), None)
+    if base is None or base.__len__(value) > _LONGEST_ATTRIBUTE:  # of subclasses the methods may be anything
+        return describe_plain(value)
+    items = tuple(describe_plain(item) for item in base.__iter__(value))
+    if any(isinstance(item, Opaque) for item in items):
+        return Opaque(class_name="")
+    return Items(kind=base.__name__, items=items)

@@ -250,7 +250,7 @@ class KeptModules:
             kinds = {*map(type, now.values())}
             if not kinds <= no_tensors:
                 no_tensors |= {kind for kind in kinds if not issubclass(kind, Tensor)}
-                held: list[tuple[str, Tensor | None]] = [pair for pair in now.items() if isinstance(pair[1], Tensor)]
+                held: list[tuple[str, Tensor | None]] = [one for one in now.items() if issubclass(type(one[1]), Tensor)]
             else:
                 held = []
             if now["_buffers"]:

@@ -127,7 +127,7 @@ class _Watermark:
         if self.layers != after.layers:
             return "code that looks at its layer number"
         if self.shared != after.shared:
-            return "Python state that modules share, which changed"
+            return "Python state that modules share, which changed or cannot be read"
         return "random numbers while training" if self.dice != after.dice else ""
 
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from torchstone.capture.describe import is_plain
 from torchstone.capture.module_tree import configuring
+from torchstone.foreign import foreign_code
 
 _MOST_CONTAINERS = 500  # that are looked into
 _LARGEST = 256  # entries of one: a table of labels is no state
@@ -50,7 +51,7 @@ class SharedState:
         """Watch an object that is an attribute of a module."""
         if id(value) not in self._roots and id(value) not in self._looked_into:
             self._roots[id(value)] = value
-            self._look_into(value, 0)
+            self._look_into_root(value, 0)
             self._note()
 
     def add_class(self, kind: type) -> None:
@@ -67,7 +68,7 @@ class SharedState:
             self._looked_into.clear()
             self._containers.clear()
             for root in list(self._roots.values()):
-                self._look_into(root, 0)
+                self._look_into_root(root, 0)
             for getter, values in list(self._named):
                 self._look_into_each(getter, values)
             self._note()
@@ -109,10 +110,15 @@ class SharedState:
 
     def _look_into_each(self, getter: "itemgetter[Any]", values: Mapping[str, object]) -> None:
         for value in _values(getter, values):
-            self._look_into(value, 1)
+            self._look_into_root(value, 1)
+
+    def _look_into_root(self, value: object, depth: int) -> None:
+        with foreign_code() as ran:  # objects may answer questions by code of their own
+            self._look_into(value, depth)
+        self._readable = self._readable and ran.cause is None
 
     def _look_into(self, value: Any, depth: int) -> None:
-        if is_plain(value) or isinstance(value, _NO_STATE) or id(value) in self._looked_into or depth > _DEEPEST:
+        if is_plain(value) or issubclass(type(value), _NO_STATE) or id(value) in self._looked_into or depth > _DEEPEST:
             return
         if isinstance(value, nn.Module):  # of another place of the model: that of its children is theirs
             if id(value) not in self._namespaces:
@@ -221,9 +227,13 @@ def _is_of_others(cls: type) -> bool:
 
 def _may_be_state(value: object) -> bool:
     """Whether an attribute of a class or a variable of a file may be more than code."""
-    return is_plain(value) or not (
-        isinstance(value, (*_NO_STATE, nn.Module)) or callable(value) or hasattr(type(value), "__get__")
+    kind = type(value)
+    code = (
+        issubclass(kind, (*_NO_STATE, nn.Module))
+        or callable(value)
+        or any("__get__" in vars(one) for one in kind.__mro__)
     )
+    return is_plain(value) or not code
 
 
 def _values(getter: "itemgetter[Any]", values: Mapping[str, object]) -> tuple[object, ...]:
