@@ -85,13 +85,14 @@ def test_a_module_is_exact_at_sizes_that_nobody_chose_for_it_or_refused(name: st
     agreed = 0
     for point in points(names):
         given = {**point, "dtype_bytes": 4}
+        settings = vars(make(points(names)[0])[0])  # of torch.nn's own classes, such as batch_first
         try:
             found = tuple(
                 compute(
                     formulas,
                     entry.module_path,
                     one,
-                    {key: value for key, value in given.items() if key in entry.parameters(one)},
+                    {key: int(value) for key, value in (settings | given).items() if key in entry.parameters(one)},
                 )
                 for one in QUANTITIES
             )

@@ -261,7 +261,8 @@ class Statements:
             return
         assert isinstance(shorter, Call | Function)  # noqa: S101 - only its operands were replaced
         function, arguments = self._printer.call_parts(shorter)
-        if prefix and self._indent + len(prefix) + len(function) + 1 > LINE:
+        too_long = self._indent + len(prefix) + len(function) + 1 > LINE
+        if prefix and too_long and self._indent + _STEP + len(function) + 1 <= LINE:
             self.add(f"{prefix}(")
             self._indent += _STEP
             self._exploded(function, arguments)
