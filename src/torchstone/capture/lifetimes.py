@@ -6,6 +6,7 @@ without data as well as on real ones.
 """
 
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from weakref import ref
 
 from torch import Tensor, UntypedStorage
@@ -132,6 +133,20 @@ class Lifetimes:
         self._places: dict[int, int] = {}  # by pointer: the storages that are alive
         self._when_dead = self._died
         self._unknown = 0
+        self._gone: Callable[[], list[int]] | None = None
+        self.released: set[int] = set()  # storages of tensors that the capture keeps and the model let go of
+
+    def ask(self, gone: Callable[[], list[int]]) -> None:
+        """From now on, memory that the capture keeps goes when this gives its pointer."""
+        self._gone = gone
+
+    def settle(self) -> None:
+        """Let memory go that only the capture still holds: nobody says so at the time, and it matters only later."""
+        for pointer in () if self._gone is None else self._gone():
+            storage = self._places.get(pointer)
+            if storage is not None and self._holders[storage]:
+                self.released.add(storage)
+                self._free(storage)
 
     def simulate_allocator(self) -> None:
         """Also find what a caching allocator reserves; for a run in which each op really runs."""
@@ -143,6 +158,7 @@ class Lifetimes:
 
     def alive(self, storages: range) -> set[int]:
         """Those of some storages that somebody holds."""
+        self.settle()
         numbers = storages if len(storages) < len(self._holders) else filter(storages.__contains__, self._holders)
         return {number for number in numbers if self._holders.get(number)}
 
@@ -195,6 +211,7 @@ class Lifetimes:
         self._begin(storage, memory.nbytes())
 
     def _begin(self, storage: int, size: int) -> None:
+        self.settle()
         self._sizes[storage] = size
         self._live_bytes += size
         self._most_bytes = max(self._most_bytes, self._live_bytes)
@@ -235,6 +252,7 @@ class Lifetimes:
 
     def open_window(self) -> tuple[int, int]:
         """Look at what follows apart from what was before; the result closes the window again."""
+        self.settle()
         outer = (self._most_bytes, self._live_bytes)
         self._most_bytes = self._live_bytes
         return outer
@@ -248,10 +266,12 @@ class Lifetimes:
 
     def rises(self, rise: int) -> None:
         """A call that does not run would have raised the live bytes by this for a time."""
+        self.settle()
         self._most_bytes = max(self._most_bytes, self._live_bytes + rise)
 
     def close(self) -> None:
         """Watch nothing any more."""
+        self._gone = None
         self._watched.clear()
         del self._when_dead
 

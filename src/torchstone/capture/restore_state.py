@@ -226,11 +226,12 @@ _DICTIONARIES = frozenset({dict, OrderedDict})
 
 
 class KeptModules:
-    """The attributes of modules and what stands in those of them that are dictionaries, hooks among them."""
+    """The attributes of modules and what stands in those of them that are dictionaries, hooks among them, or lists."""
 
     def __init__(self, modules: list[nn.Module]) -> None:
         self._filled: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        self._empty: list[dict[str, Any]] = []
+        self._empty: list[Any] = []  # dictionaries and lists
+        self._lists: list[tuple[list[Any], list[Any]]] = []
         self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []  # of each module
         for module in modules:
             attributes = vars(module)
@@ -240,6 +241,11 @@ class KeptModules:
                 if type(value) in _DICTIONARIES:
                     if value:
                         self._filled.append((value, value.copy()))
+                    else:
+                        self._empty.append(value)
+                elif type(value) is list:
+                    if value:
+                        self._lists.append((value, value.copy()))
                     else:
                         self._empty.append(value)
 
@@ -261,8 +267,11 @@ class KeptModules:
 
     def restore(self) -> None:
         """Put back what was there."""
-        for dictionary in filter(None, self._empty):
-            dictionary.clear()
+        for container in filter(None, self._empty):
+            container.clear()
+        for container, parts in self._lists:
+            if len(container) != len(parts) or not all(map(is_, container, parts)):
+                container[:] = parts
         for dictionary, before in self._filled:
             if len(dictionary) != len(before) or not all(map(is_, dictionary.values(), before.values())):
                 dictionary.clear()
