@@ -6,7 +6,7 @@ are known, and all others are the model's or its user's, be they in local variab
 """
 
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from sys import getrefcount
 
@@ -63,12 +63,10 @@ class KeptTensors:
         self._uses_alone = 0
         self._references_of_torch = 0
 
-    def count_own(self, exchanged: Container[int]) -> None:
-        """All references that were added since are the capture's; of exchanged tensors the model has stand-ins."""
-        for number, one in self._kept.items():
+    def count_own(self) -> None:
+        """All references that were added since are the capture's."""
+        for one in self._kept.values():
             one.alone = _ALONE + one.references() - one.alone
-            if number in exchanged:
-                self._asked.pop(number, None)
         tensor = torch.empty(1)
         self._uses_alone = _uses(tensor.untyped_storage()._cdata)
         new = _Kept(tensor)

@@ -131,6 +131,7 @@ class Lifetimes:
         self._holders: dict[int, int] = {}  # how many storage objects stand for each storage that is alive
         self._watched: dict[int, tuple[ref[UntypedStorage], int, int]] = {}  # by id of the reference, which must live
         self._places: dict[int, int] = {}  # by pointer: the storages that are alive
+        self._lasting: dict[int, int] = {}  # how many of these are there to the end
         self._when_dead = self._died
         self._unknown = 0
         self._gone: Callable[[], list[int]] | None = None
@@ -146,7 +147,8 @@ class Lifetimes:
             storage = self._places.get(pointer)
             if storage is not None and self._holders[storage]:
                 self.released.add(storage)
-                self._free(storage)
+                for _ in range(self._lasting.pop(storage, 1)):
+                    self._free(storage)
 
     def simulate_allocator(self) -> None:
         """Also find what a caching allocator reserves; for a run in which each op really runs."""
@@ -205,6 +207,7 @@ class Lifetimes:
     def lasts(self, storage: int, memory: UntypedStorage) -> None:
         """Memory is there to the end; it may have been seen before, through another tensor."""
         self._holders[storage] = self._holders.get(storage, 0) + 1
+        self._lasting[storage] = self._lasting.get(storage, 0) + 1
         if self._holders[storage] > 1:
             return
         self._places[memory._cdata] = storage
@@ -218,12 +221,10 @@ class Lifetimes:
         if self._allocator is not None:
             self._blocks[storage] = self._allocator.allocate(size)
 
-    def let_go(self, storage: int, stand_in: Tensor | None) -> None:
-        """Memory that was to last goes with the tensor that stands for it, or is gone if there is none."""
-        if stand_in is None:
-            self._free(storage)
-        else:
-            self._watch(stand_in.untyped_storage(), storage)
+    def lives_with(self, storage: int, stand_in: Tensor) -> None:
+        """The memory lives as long as the tensor that stands for it, too, in whose place the model put another one."""
+        self._holders[storage] += 1
+        self._watch(stand_in.untyped_storage(), storage)
 
     def _died(self, reference: ref[UntypedStorage]) -> None:
         """A storage object is gone."""

@@ -252,7 +252,7 @@ class Run:
             self._really_call = kept.enter_context(intercepted(self._tree.modules, self._call, self._elsewhere.append))
             if self._reuse is not None:
                 kept.enter_context(self._reuse.watching())
-            self._kept.count_own(self._tensors.exchanged)
+            self._kept.count_own()
             self._tensors.lifetimes.ask(self._kept.gone)
             # a model may raise anything, and that is a result
             with foreign_code(exit_is_answer=True, exhaustion_is_answer=True) as ran:
@@ -297,12 +297,13 @@ class Run:
         if number is None:
             return
         self._tensors.let_go(number)
+        if self._reuse is not None:
+            self._reuse.forget_readings()
         stand_in = self._world.forget(tensor)
-        if stand_in is tensor:
-            self._kept.let_go(tensor)
-        else:
+        if stand_in is not tensor:
             self._stand_ins.pop(id(tensor), None)
             self._tensors.let_stand_in_go(number, stand_in)
+        self._kept.let_go(tensor)  # which other code may hold as it is
 
     def _stand_for(self, tensor: Tensor, held: Tensor) -> None:
         """Let a stand-in have the number and the memory of the tensor that a module holds."""

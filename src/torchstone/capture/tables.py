@@ -291,8 +291,9 @@ class TensorColumns:
         self._gone.add(number)
 
     def let_stand_in_go(self, number: int, stand_in: Tensor | None) -> None:
-        """The memory of a tensor goes with the stand-in that the code had in its place, or now if it had none."""
-        self.lifetimes.let_go(self.storage_of[number], stand_in)
+        """The memory of a tensor goes with the stand-in that the code had in its place, if it had one."""
+        if stand_in is not None:
+            self.lifetimes.lives_with(self.storage_of[number], stand_in)
 
     def _add_inside(self, part: Tensor, storage: int, name: str) -> None:
         """Give a number to a tensor that another one is made of: the memory is that of the whole."""
