@@ -186,3 +186,38 @@ def test_inputs_are_the_models_own_with_sharing_kept(world: Any) -> None:
     assert first is not shared
     assert kwargs["past"] is not past
     assert past.entries[0].keys is shared
+
+
+class _Reshapes(nn.Module):
+    """Gives its buffers other sizes in all the ways that torch has."""
+
+    table: Tensor
+    other: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.arange(8.0))
+        self.register_buffer("other", torch.arange(5.0))
+        self.weight = nn.Parameter(torch.ones(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.table.data = torch.zeros(16)
+        self.other.resize_(0)
+        return x * self.weight
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("mode", ["fake", "cpu"])
+def test_buffers_that_were_given_another_size_and_gradients_that_were_added_to_are_put_back(
+    mode: str, *, backward: bool
+) -> None:
+    model = _Reshapes()
+    model.weight.grad = gradient = torch.full((8,), 5.0)
+
+    trace = capture(model, torch.ones(8), mode, backward=backward)
+
+    assert trace.failure is None
+    assert model.table.tolist() == list(range(8))
+    assert model.other.tolist() == list(range(5))
+    assert model.weight.grad is gradient
+    assert gradient.tolist() == [5.0] * 8
