@@ -101,7 +101,9 @@ class Configured(nn.Module):
 
 
 def kept(block: Configured) -> Fingerprints:
-    fingerprints = Fingerprints(ModuleTree(Stack(block).to("meta")), TensorColumns(stand_in=True), FakeWorld())
+    tree, tensors = ModuleTree(Stack(block).to("meta")), TensorColumns(stand_in=True)
+    tensors.number_held(tree.held_tensors(), lambda _: False)
+    fingerprints = Fingerprints(tree, tensors, FakeWorld())
     fingerprints.keep(fingerprints.of(block))
     return fingerprints
 

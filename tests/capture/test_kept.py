@@ -1,6 +1,7 @@
 import gc
 import logging
 import random
+from collections import deque
 from threading import Event, Thread
 from typing import Any
 from weakref import ref
@@ -113,7 +114,7 @@ class _Waits(nn.Module):
         super().__init__()
         self.layer = nn.Linear(2, 2)
         self.events = (Event(), Event())
-        self.threads: list[int] = []  # of torch, while it is captured and after that
+        self.threads: deque[int] = deque()  # of torch, while it is captured and after that
 
     def forward(self, x: Tensor) -> Tensor:
         runs, may_end = self.events
@@ -158,7 +159,7 @@ def test_captures_that_overlap_on_two_threads_leave_the_process_as_it_was() -> N
 
     assert before["compiles"]
     assert _process() == before
-    assert first.threads == second.threads == [1, before["threads"]]
+    assert list(first.threads) == list(second.threads) == [1, before["threads"]]
     assert after == [before["threads"]]
 
 
@@ -185,3 +186,38 @@ def test_inputs_are_the_models_own_with_sharing_kept(world: Any) -> None:
     assert first is not shared
     assert kwargs["past"] is not past
     assert past.entries[0].keys is shared
+
+
+class _Reshapes(nn.Module):
+    """Gives its buffers other sizes in all the ways that torch has."""
+
+    table: Tensor
+    other: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.arange(8.0))
+        self.register_buffer("other", torch.arange(5.0))
+        self.weight = nn.Parameter(torch.ones(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.table.data = torch.zeros(16)
+        self.other.resize_(0)
+        return x * self.weight
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("mode", ["fake", "cpu"])
+def test_buffers_that_were_given_another_size_and_gradients_that_were_added_to_are_put_back(
+    mode: str, *, backward: bool
+) -> None:
+    model = _Reshapes()
+    model.weight.grad = gradient = torch.full((8,), 5.0)
+
+    trace = capture(model, torch.ones(8), mode, backward=backward)
+
+    assert trace.failure is None
+    assert model.table.tolist() == list(range(8))
+    assert model.other.tolist() == list(range(5))
+    assert model.weight.grad is gradient
+    assert gradient.tolist() == [5.0] * 8

@@ -8,6 +8,7 @@ from operator import is_
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from torchstone.capture.describe import is_plain, is_plain_type
@@ -220,6 +221,10 @@ class Fingerprints:
             self._kept.update((id(row.module), (reading, place)) for place, row in enumerate(reading.rows))
         found.reading = None
 
+    def forget_readings(self) -> None:
+        """Keep nothing of what modules were read as."""
+        self._kept.clear()
+
     def _key(self, module: nn.Module, reading: _Reading) -> int:
         attributes, rows = vars(module), reading.rows
         if id(module) in self._hung_twice:
@@ -301,9 +306,10 @@ class Fingerprints:
         if spec is not None:
             return spec
         spec = self._tensors.spec_of[self._tensors.number_of(tensor)]
-        if self._world.is_stand_in(tensor):
+        is_new = not self._tensors.was_held(tensor)
+        if self._world.is_stand_in(tensor) or (is_new and tensor.is_meta):
             reading.lasting = False
-        elif self._world.stays_real(tensor):
+        elif is_new or self._world.stays_real(tensor):
             reading.lasting = False
             return (spec, _values(tensor))
         return spec
@@ -340,4 +346,5 @@ def _special_places(kinds: tuple[type, ...]) -> tuple[int, ...]:
 
 def _values(tensor: Tensor) -> Hashable:
     """The values of a small tensor; a large one is equal only to itself."""
-    return id(tensor) if tensor.numel() > _LONGEST_COMPARED else values_of(tensor)
+    is_long = tensor.numel() > _LONGEST_COMPARED or tensor.layout is not torch.strided
+    return id(tensor) if is_long else values_of(tensor)

@@ -6,6 +6,7 @@ without data as well as on real ones.
 """
 
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from weakref import ref
 
 from torch import Tensor, UntypedStorage
@@ -130,8 +131,24 @@ class Lifetimes:
         self._holders: dict[int, int] = {}  # how many storage objects stand for each storage that is alive
         self._watched: dict[int, tuple[ref[UntypedStorage], int, int]] = {}  # by id of the reference, which must live
         self._places: dict[int, int] = {}  # by pointer: the storages that are alive
+        self._lasting: dict[int, int] = {}  # how many of these are there to the end
         self._when_dead = self._died
         self._unknown = 0
+        self._gone: Callable[[], list[int]] | None = None
+        self.released: set[int] = set()  # storages of tensors that the capture keeps and the model let go of
+
+    def ask(self, gone: Callable[[], list[int]]) -> None:
+        """From now on, memory that the capture keeps goes when this gives its pointer."""
+        self._gone = gone
+
+    def settle(self) -> None:
+        """Let memory go that only the capture still holds: nobody says so at the time, and it matters only later."""
+        for pointer in () if self._gone is None else self._gone():
+            storage = self._places.get(pointer)
+            if storage is not None and self._holders[storage]:
+                self.released.add(storage)
+                for _ in range(self._lasting.pop(storage, 1)):
+                    self._free(storage)
 
     def simulate_allocator(self) -> None:
         """Also find what a caching allocator reserves; for a run in which each op really runs."""
@@ -143,6 +160,7 @@ class Lifetimes:
 
     def alive(self, storages: range) -> set[int]:
         """Those of some storages that somebody holds."""
+        self.settle()
         numbers = storages if len(storages) < len(self._holders) else filter(storages.__contains__, self._holders)
         return {number for number in numbers if self._holders.get(number)}
 
@@ -189,24 +207,24 @@ class Lifetimes:
     def lasts(self, storage: int, memory: UntypedStorage) -> None:
         """Memory is there to the end; it may have been seen before, through another tensor."""
         self._holders[storage] = self._holders.get(storage, 0) + 1
+        self._lasting[storage] = self._lasting.get(storage, 0) + 1
         if self._holders[storage] > 1:
             return
         self._places[memory._cdata] = storage
         self._begin(storage, memory.nbytes())
 
     def _begin(self, storage: int, size: int) -> None:
+        self.settle()
         self._sizes[storage] = size
         self._live_bytes += size
         self._most_bytes = max(self._most_bytes, self._live_bytes)
         if self._allocator is not None:
             self._blocks[storage] = self._allocator.allocate(size)
 
-    def let_go(self, storage: int, stand_in: Tensor | None) -> None:
-        """Memory that was to last goes with the tensor that stands for it, or is gone if there is none."""
-        if stand_in is None:
-            self._free(storage)
-        else:
-            self._watch(stand_in.untyped_storage(), storage)
+    def lives_with(self, storage: int, stand_in: Tensor) -> None:
+        """The memory lives as long as the tensor that stands for it, too, in whose place the model put another one."""
+        self._holders[storage] += 1
+        self._watch(stand_in.untyped_storage(), storage)
 
     def _died(self, reference: ref[UntypedStorage]) -> None:
         """A storage object is gone."""
@@ -235,6 +253,7 @@ class Lifetimes:
 
     def open_window(self) -> tuple[int, int]:
         """Look at what follows apart from what was before; the result closes the window again."""
+        self.settle()
         outer = (self._most_bytes, self._live_bytes)
         self._most_bytes = self._live_bytes
         return outer
@@ -248,10 +267,12 @@ class Lifetimes:
 
     def rises(self, rise: int) -> None:
         """A call that does not run would have raised the live bytes by this for a time."""
+        self.settle()
         self._most_bytes = max(self._most_bytes, self._live_bytes + rise)
 
     def close(self) -> None:
         """Watch nothing any more."""
+        self._gone = None
         self._watched.clear()
         del self._when_dead
 

@@ -204,7 +204,8 @@ def modules_kept(modules: list[nn.Module], *, real: bool) -> "Iterator[KeptModul
     buffers = (
         [buffer for module in modules for buffer in module._buffers.values() if buffer is not None] if real else []
     )
-    values = [(buffer, buffer._version, buffer.detach().clone()) for buffer in buffers]
+    written = [*buffers, *(gradient for _, gradient in gradients if gradient is not None)]
+    values = [(tensor, tensor._version, tensor.detach().clone()) for tensor in written]
     try:
         for parameter in gradients:
             parameter.grad = None
@@ -214,23 +215,29 @@ def modules_kept(modules: list[nn.Module], *, real: bool) -> "Iterator[KeptModul
         for parameter, gradient in gradients.items():
             if parameter.grad is not gradient:
                 parameter.grad = gradient
-        for buffer, version, value in values:
-            # Batch norm updates its statistics without raising their version; sparse tensors cannot be compared.
-            same = torch.equal(buffer, value) if buffer.layout is torch.strided else buffer._version == version
-            if not same:
-                with torch.no_grad():
-                    buffer.copy_(value)
+        for tensor, version, value in values:
+            _restore_values(tensor, version, value)
+
+
+def _restore_values(tensor: Tensor, version: int, value: Tensor) -> None:
+    # Batch norm updates its statistics without raising their version; sparse tensors cannot be compared.
+    if tensor.layout is torch.strided and (tensor.shape, tensor.dtype) != (value.shape, value.dtype):
+        tensor.data = value  # it was resized, or given other data
+    elif not (torch.equal(tensor, value) if tensor.layout is torch.strided else tensor._version == version):
+        with torch.no_grad():
+            tensor.copy_(value)
 
 
 _DICTIONARIES = frozenset({dict, OrderedDict})
 
 
 class KeptModules:
-    """The attributes of modules and what stands in those of them that are dictionaries, hooks among them."""
+    """The attributes of modules and what stands in those of them that are dictionaries, hooks among them, or lists."""
 
     def __init__(self, modules: list[nn.Module]) -> None:
         self._filled: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        self._empty: list[dict[str, Any]] = []
+        self._empty: list[Any] = []  # dictionaries and lists
+        self._lists: list[tuple[list[Any], list[Any]]] = []
         self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []  # of each module
         for module in modules:
             attributes = vars(module)
@@ -240,6 +247,11 @@ class KeptModules:
                 if type(value) in _DICTIONARIES:
                     if value:
                         self._filled.append((value, value.copy()))
+                    else:
+                        self._empty.append(value)
+                elif type(value) is list:
+                    if value:
+                        self._lists.append((value, value.copy()))
                     else:
                         self._empty.append(value)
 
@@ -261,8 +273,11 @@ class KeptModules:
 
     def restore(self) -> None:
         """Put back what was there."""
-        for dictionary in filter(None, self._empty):
-            dictionary.clear()
+        for container in filter(None, self._empty):
+            container.clear()
+        for container, parts in self._lists:
+            if len(container) != len(parts) or not all(map(is_, container, parts)):
+                container[:] = parts
         for dictionary, before in self._filled:
             if len(dictionary) != len(before) or not all(map(is_, dictionary.values(), before.values())):
                 dictionary.clear()

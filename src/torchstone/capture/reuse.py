@@ -313,6 +313,10 @@ class Reuse:
             self.off.add(reason, asked.module)
         return result
 
+    def forget_readings(self) -> None:
+        """Hold no tensors of modules that are to be read again anyway."""
+        self._fingerprints.forget_readings()
+
     def _watermark(self, module: nn.Module) -> "_Watermark":
         dice = hash(random.getstate()) if module.training else 0
         shared = self._fingerprints.shared.changes()

@@ -13,6 +13,7 @@ from torchstone.capture.call_sites import NOT_THE_MODEL, CallSites
 from torchstone.capture.describe import Describer, is_plain
 from torchstone.capture.fingerprint import exchanged
 from torchstone.capture.folding import fold
+from torchstone.capture.kept_tensors import KeptTensors
 from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.ops import LinesOfNodes, Met, OpColumns, OpRecorder, nodes_so_far, origin_of
 from torchstone.capture.restore_state import (
@@ -244,12 +245,15 @@ class Run:
             kept.callback(self._tensors.forget_marks)
             kept.enter_context(process_kept(grad=self._differentiable or self._backward is not None))
             kept.enter_context(LOOKS_WATCHED)
+            self._kept = KeptTensors(self._tree.modules)
             modules = kept.enter_context(modules_kept(self._tree.modules, real=not self._world.stand_in))
             self._number_held_tensors(kept)
             self._number_inputs(args, kwargs)
             self._really_call = kept.enter_context(intercepted(self._tree.modules, self._call, self._elsewhere.append))
             if self._reuse is not None:
                 kept.enter_context(self._reuse.watching())
+            self._kept.count_own()
+            self._tensors.lifetimes.ask(self._kept.gone)
             # a model may raise anything, and that is a result
             with foreign_code(exit_is_answer=True, exhaustion_is_answer=True) as ran:
                 self._tensors.lifetimes.start()
@@ -259,6 +263,7 @@ class Run:
                         self._ops.forward_calls = len(self._ops)
                         self._backward.run(output)
                         self._find_gradients()
+            self._tensors.lifetimes.settle()
             self._find_new_states(modules)
             if ran.cause is None:
                 self._find_changed_inputs(args, kwargs)
@@ -275,6 +280,8 @@ class Run:
         known = self._stand_ins.get(id(tensor))
         if known is not None:
             return known
+        if not self._tensors.was_held(tensor):  # the model put it there while it runs
+            return tensor
         if isinstance(self._world, StandInWorld) and id(tensor) in self._tensors.exchanged:
             held = self._stand_ins[id(tensor)] = self._world.hold_plain(tensor)
             self._stand_for(tensor, held)
@@ -289,8 +296,14 @@ class Run:
         number = self._held_numbers.get(id(tensor))
         if number is None:
             return
-        self._stand_ins.pop(id(tensor), None)
-        self._tensors.let_go(number, self._world.forget(tensor))
+        self._tensors.let_go(number)
+        if self._reuse is not None:
+            self._reuse.forget_readings()
+        stand_in = self._world.forget(tensor)
+        if stand_in is not tensor:
+            self._stand_ins.pop(id(tensor), None)
+            self._tensors.let_stand_in_go(number, stand_in)
+        self._kept.let_go(tensor)  # which other code may hold as it is
 
     def _stand_for(self, tensor: Tensor, held: Tensor) -> None:
         """Let a stand-in have the number and the memory of the tensor that a module holds."""

@@ -153,6 +153,7 @@ class TensorColumns:
         self._count = 0
         self.exchanged: dict[int, int] = {}  # by id: descriptions of held tensors in whose place stand-ins run
         self.held: dict[int, int] = {}  # by id: their numbers
+        self._numbers_held: dict[int, int] = {}  # by id: those of all tensors that modules held before the run
         self._lasting: list[Tensor] = []  # these tensors, whose ids must not be given again
         self.gradients: dict[int, int] = {}  # parameter -> what the backward pass left for it
         self.left: dict[str, int] = {}  # what modules hold at the end and did not hold before, by name
@@ -253,7 +254,7 @@ class TensorColumns:
         Where something else runs in the place of a plain one, nothing changes the tensor itself, and it lives as long
         as the model does: its memory need not be watched, and it needs no mark.
         """
-        numbers: dict[int, int] = {}
+        numbers = self._numbers_held
         for kind, name, tensor in held:
             place = id(tensor)
             if place in numbers:
@@ -266,6 +267,10 @@ class TensorColumns:
             else:
                 numbers[place] = self.add_external(tensor, kind=kind, name=name)
         return numbers
+
+    def was_held(self, tensor: Tensor) -> bool:
+        """Whether a module held the tensor before the run."""
+        return id(tensor) in self._numbers_held
 
     def _add_lasting(self, tensor: Tensor, kind: str, name: str) -> int:
         memory = tensor.untyped_storage()
@@ -281,10 +286,14 @@ class TensorColumns:
         self._lasting.append(tensor)
         return number
 
-    def let_go(self, number: int, stand_in: Tensor | None) -> None:
+    def let_go(self, number: int) -> None:
         """What a module held lasts only as long as the code that still uses it."""
         self._gone.add(number)
-        self.lifetimes.let_go(self.storage_of[number], stand_in)
+
+    def let_stand_in_go(self, number: int, stand_in: Tensor | None) -> None:
+        """The memory of a tensor goes with the stand-in that the code had in its place, if it had one."""
+        if stand_in is not None:
+            self.lifetimes.lives_with(self.storage_of[number], stand_in)
 
     def _add_inside(self, part: Tensor, storage: int, name: str) -> None:
         """Give a number to a tensor that another one is made of: the memory is that of the whole."""
@@ -378,13 +387,15 @@ class TensorColumns:
         specs = [self.spec_of[number] for number in recorded]
         order = {spec: position for position, spec in enumerate(dict.fromkeys(specs))}
         kept = set(without([one.tensor for one in self._external], copied))
+        released = self.lifetimes.released
+        gone = self._gone.union(number for number in self._constants if self.storage_of[number] in released)
         return TensorTable(
             specs=tuple(self.known.specs[spec] for spec in order),
             spec_of=tuple([order[spec] for spec in specs]),
             storage_of=tuple([self.storage_of[number] for number in recorded]),
             external=tuple(
                 [
-                    one if one.tensor not in self._gone else msgspec.structs.replace(one, lasts=False)
+                    one if one.tensor not in gone else msgspec.structs.replace(one, lasts=False)
                     for one in self._external
                     if one.tensor in kept
                 ]

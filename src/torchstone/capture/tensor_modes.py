@@ -95,7 +95,7 @@ class World:
         return tensor
 
     def forget(self, tensor: Tensor) -> Tensor | None:
-        """Let go of what stands for a tensor here, and give it; None where nothing does."""
+        """Let go of what stands for a parameter or buffer, and give it: the tensor itself, or None if nothing does."""
         return tensor
 
 
@@ -146,6 +146,10 @@ class MovedWorld(RealWorld):
                 moved = tensor.detach().to(self._device, copy=True)
                 self._moved[id(tensor)] = (tensor, _as_parameter_like(tensor, moved))
         return self._moved[id(tensor)][1]
+
+    def forget(self, tensor: Tensor) -> Tensor | None:
+        """Let go of the copy."""
+        return self._moved.pop(id(tensor), (None, None))[1]
 
 
 def _draws(op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> bool:
@@ -233,9 +237,10 @@ class StandInWorld(World):
         return tensor if known is None else known[1]
 
     def forget(self, tensor: Tensor) -> Tensor | None:
-        """Let go of what stands for a tensor here, and give it; None where nothing does."""
-        known = self._substitutes.pop(id(tensor), None)
-        return None if known is None else known[1]
+        """Let go of what stands for a parameter or buffer, and give it: the tensor itself, or None if nothing does."""
+        if not self.exchanges(tensor):
+            return tensor
+        return self._substitutes.pop(id(tensor), (None, None))[1]
 
     def _forgetting(self, tensor: Tensor) -> ref[Tensor]:
         """A reference that does not keep the tensor alive, and takes its stand-in along when it dies."""

@@ -322,6 +322,7 @@ class Expansion:
         """Take over what is left, and give the tables."""
         self.add_recorded()
         tables, calls = self._tables, self._calls
+        left = tables.tensors.left
         return Tables(
             tensors=TensorTable(
                 specs=tables.tensors.specs,
@@ -329,7 +330,7 @@ class Expansion:
                 storage_of=tuple(self._storage_of),
                 external=tuple(self._external),
                 gradients=tables.tensors.gradients,
-                left=tables.tensors.left,
+                left=None if left is None else {name: self._tensor(number) for name, number in left.items()},
             ),
             module_calls=ModuleCallTable(
                 signatures=tables.module_calls.signatures,
