@@ -1,6 +1,9 @@
 """Number formats as an axis: bytes by hand, and what published checkpoints take."""
 
 import json
+from collections.abc import Callable
+from fractions import Fraction
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -199,3 +202,46 @@ def test_formats_that_change_nothing_are_said_so(trace: Trace) -> None:
     assert notes(trace, Formats(kv_cache="mxfp8")) == (
         "KV cache mxfp8 changes nothing: the model neither gets nor gives a cache",
     )
+
+
+class HalfRun(nn.Module):
+    """An encoder that a step does not run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.ModuleDict(
+            {
+                "conv": nn.Conv1d(20, 48, 3, bias=False),
+                "linear": nn.Linear(33, 65, bias=False),
+                "attention": nn.MultiheadAttention(36, 4, bias=False),
+                "table": nn.Embedding(7, 40),
+            }
+        )
+        self.latents = nn.Parameter(torch.zeros(5, 11))
+        self.decoder = nn.Linear(33, 9, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.decoder(x)
+
+
+@pytest.mark.parametrize(
+    ("name", "row_bytes"),
+    [("int4_g32", lambda width: Fraction(width, 2) + 2 * -(-width // 32)), ("int8_row", lambda width: width + 2)],
+)
+def test_matrices_that_a_step_does_not_read_have_the_format(name: str, row_bytes: Callable[[int], Fraction]) -> None:
+    captured = capture(HalfRun(), torch.zeros(3, 33))
+    rows = [(48, 60), (65, 33), (3 * 36, 36), (36, 36), (9, 33)]
+    sizes = [ceil(count * row_bytes(width)) for count, width in rows]
+    table = price_trace(captured, PricingOptions(conventions=Conventions(formats=Formats(weights=name))))
+    assert table.totals.parameter_bytes == sum(sizes) + 4 * (7 * 40 + 5 * 11)
+    assert table.notes == (
+        f"weights {name}: 1 weight that no op reads stays as captured; no layer says whether that is a matrix",
+    )
+
+
+def test_kernels_that_a_step_does_not_read_are_matrices_in_tiles() -> None:
+    captured = capture(HalfRun(), torch.zeros(3, 33))
+    shapes = [(48, 60), (65, 33), (108, 36), (36, 36), (9, 33)]
+    tiles = sum(-(-rows // 32) * -(-columns // 32) for rows, columns in shapes)
+    weights = price(with_formats(captured, Formats(weights="bfloat8_b")), Conventions(tile=32)).peak.weights_bytes
+    assert weights == tiles * 1088 + 3 * 32 * 32 * 4  # two tables: 7 x 40 and 5 x 11

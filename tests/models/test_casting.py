@@ -1,11 +1,16 @@
+import json
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from torchstone.errors import InputError
 from torchstone.models import load
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.prepare import cast_inputs, cast_model, parse_dtype
+from torchstone.models.tiny import tiny_config
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "torch.bfloat16"])
@@ -55,3 +60,10 @@ def test_tables_of_a_transformers_model_keep_their_precision_as_from_pretrained_
     for table in tables.values():
         assert table.dtype is torch.float32
         assert torch.allclose(table, expected)
+
+
+def test_a_configuration_is_built_in_its_dtype_whatever_its_first_parameter_has(tmp_path: Path) -> None:
+    config = tiny_config(CONFIG_MAPPING["xlnet"]).to_dict() | {"dtype": "bfloat16"}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    model, _ = load(str(tmp_path), options=InputOptions(seq_len=5))
+    assert {one.dtype for one in model.parameters()} == {torch.bfloat16}

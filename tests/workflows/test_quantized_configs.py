@@ -5,8 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import FineGrainedFP8Config, PreTrainedModel
+from transformers.integrations.finegrained_fp8 import replace_with_fp8_linear
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.quantizers.base import HfQuantizer
 
 from torchstone.models.inputs import InputOptions
+from torchstone.models.load_model import load
+from torchstone.models.tiny import tiny_config
 from torchstone.models.zoo.catalogue import find_entry
 from torchstone.record.cost import CostTable, Formats
 from torchstone.workflows.cost import CostRequest, PricingOptions, cost_model, price_trace
@@ -48,6 +55,7 @@ def _compressed(**weights: object) -> dict[str, object]:
          _MATRICES + _LAYERS * 2 * (4 * _WIDTH + 2 * _INNER + _WIDTH)),
         (_compressed(num_bits=8, type="float", strategy="channel"), _MATRICES),
         (_compressed(num_bits=4, type="int", group_size=32), _MATRICES // 2 + _MATRICES // 32 * 2),
+        (_compressed(num_bits=8, type="float", group_size=32), _MATRICES + _MATRICES // 32),
         (_compressed(num_bits=4, type="float", group_size=16), _MATRICES // 2 + _MATRICES // 16),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, _MATRICES // 2 + _MATRICES // 16),
     ],
@@ -68,6 +76,8 @@ def test_matrices_are_priced_as_the_configuration_says_that_they_are_stored(
         {"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": {"-:.*down.*": {}}},
         {"quant_method": "compressed-tensors", "config_groups": {"a": {"targets": ["re:.*mlp.*"], "weights": {}}}},
         {"bits": 4},
+        {"quant_method": "fp8", "weight_block_size": [128, 128], "expert_dtype": "fp4"},
+        _compressed(num_bits=8, type="float", group_size=64),
     ],
 )
 def test_a_quantization_whose_sizes_are_not_known_is_named(quantization: object, tmp_path: Path) -> None:
@@ -78,10 +88,83 @@ def test_a_quantization_whose_sizes_are_not_known_is_named(quantization: object,
 
 def test_modules_that_a_configuration_leaves_out_keep_their_dtype(tmp_path: Path) -> None:
     """Also in a layer that equals the others, which is captured once for all of them."""
-    skipped = ["model.layers.1.mlp", "model.layers.2", "re:.*q_proj"]
+    skipped = ["model.layers.1.mlp", "model.layers.2", "re:.*q_proj", "lm_head"]
     table = _priced(tmp_path, {"quant_method": "fp8", "modules_to_not_convert": skipped})
     matrices = 2 * (_ATTENTION - _WIDTH * _WIDTH) + _MLP  # the attentions of layers 0 and 1, the MLP of layer 0
     assert table.totals.parameter_bytes == 2 * (_MATRICES + _REST) - matrices
+
+
+_HEAD = _WORDS * _WIDTH
+
+
+@pytest.mark.parametrize(
+    ("quantization", "quantized"),
+    [
+        ({"quant_method": "fp8", "modules_to_not_convert": "lm_head"}, _MATRICES),
+        ({"quant_method": "fp8", "modules_to_not_convert": ["q_proj"]}, _MATRICES + _HEAD - _LAYERS * _WIDTH * _WIDTH),
+        ({"quant_method": "fp8", "ignored_layers": ["proj", "lm_head"]}, 0),  # an end of all names
+        ({"quant_method": "fp8", "modules_to_not_convert": [r"model\.layers\.(0|2)", "lm_head"]}, _MATRICES // 3),
+        (
+            {"quant_method": "fbgemm_fp8", "modules_to_not_convert": ["model.layers.*.mlp"]},
+            _LAYERS * _ATTENTION + _HEAD,
+        ),
+        ({"quant_method": "modelopt", "quant_algo": "FP8", "exclude_modules": ["*self_attn*"]}, _LAYERS * _MLP),
+        ({"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["model.layers.1*"]}, _MATRICES // 3 * 2),
+        ({"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["proj"]}, _MATRICES),
+        (_compressed(num_bits=8, type="float") | {"ignore": ["re:.*mlp.*"]}, _LAYERS * _ATTENTION + _HEAD),
+    ],
+)
+def test_lists_of_modules_are_read_as_the_libraries_do(
+    quantization: dict[str, object], quantized: int, tmp_path: Path
+) -> None:
+    assert _priced(tmp_path, quantization).totals.parameter_bytes == 2 * (_MATRICES + _REST) - quantized
+
+
+_EXPERTS = [f"model.layers.0.mlp.experts.{one}.{name}_proj" for one in range(8) for name in ("gate", "up", "down")]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "in_files", "in_modules"),
+    [
+        ("llava", ["language_model.model.layers.0.mlp", "vision_tower"],
+         ["model.language_model.layers.0.mlp", "model.vision_tower"]),
+        ("gemma3", ["re:vision_tower.*"], ["model.vision_tower"]),
+        ("qwen3_moe", _EXPERTS, ["model.layers.0.mlp.experts"]),
+    ],
+)  # fmt: skip
+def test_modules_may_have_the_names_of_older_files(
+    model_type: str, in_files: list[str], in_modules: list[str], tmp_path: Path
+) -> None:
+    config = tiny_config(CONFIG_MAPPING[model_type]).to_dict() | {"dtype": "bfloat16"}
+    sizes = [
+        _priced(tmp_path, _compressed(num_bits=8, type="float") | {"ignore": names}, config).totals.parameter_bytes
+        for names in (in_files, in_modules, [])
+    ]
+    assert sizes[0] == sizes[1] > sizes[2]
+
+
+def _in_fp8(model: PreTrainedModel, quantization: dict[str, Any]) -> int:
+    """The bytes of parameters as transformers itself makes them for such a file."""
+    asked = FineGrainedFP8Config(**quantization)
+    kept = HfQuantizer.get_modules_to_not_convert(model, asked.modules_to_not_convert, model._keep_in_fp32_modules)
+    replace_with_fp8_linear(model, modules_to_not_convert=kept, quantization_config=asked)
+    return sum(
+        one.numel() * (1 if one.dtype == torch.float8_e4m3fn else 4 if "scale_inv" in name else 2)
+        for name, one in model.named_parameters()
+    )
+
+
+@pytest.mark.parametrize("skipped", [None, ["gate", "lm_head", "lm_loss", "fc1"]], ids=["all", "listed"])
+@pytest.mark.parametrize(
+    "model_type", ["gpt2", "t5", "llama4_text", "phimoe", "mistral3", "clip", "musicgen", "dia", "xlnet", "qwen2_moe"]
+)
+def test_fp8_has_the_bytes_that_transformers_stores(model_type: str, skipped: list[str] | None, tmp_path: Path) -> None:
+    config = tiny_config(CONFIG_MAPPING[model_type]).to_dict() | {"dtype": "bfloat16"}
+    asked = {"weight_block_size": [128, 128], "modules_to_not_convert": skipped}
+    table = _priced(tmp_path, {"quant_method": "fp8", **asked}, config)
+    model, _ = load(str(tmp_path), options=InputOptions(seq_len=8))
+    assert isinstance(model, PreTrainedModel)
+    assert table.totals.parameter_bytes == _in_fp8(model, asked)
 
 
 @pytest.mark.parametrize(

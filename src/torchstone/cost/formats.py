@@ -15,7 +15,7 @@ from torchstone.cost.liveness import live_memory
 from torchstone.cost.registry import find_price
 from torchstone.cost.shorten import shorten
 from torchstone.cost.storages import storages_of
-from torchstone.cost.tiles import Form, image_forms, shape_in_memory
+from torchstone.cost.tiles import Form, image_forms, shape_in_memory, used_storages, weights_of
 from torchstone.errors import InputError
 from torchstone.record.cost import Formats, Kind
 from torchstone.record.op import OpSignature
@@ -33,6 +33,10 @@ FORMATS = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "fl
 PUBLISHED = "as published"  # how the source of formats that a checkpoint has begins
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 _MULTIPLIES = frozenset({Kind.MATMUL, Kind.CONVOLUTION, Kind.RECURRENT})
+_SIZES_OF_MATRIX_LAYERS = (
+    {"in_features", "out_features"}, {"in_channels", "out_channels"}, {"input_size", "hidden_size"},
+    {"embed_dim", "kdim", "vdim"}, {"nf", "nx"},
+)  # fmt: skip
 _LOOKS_UP = frozenset({Kind.INDEXING})
 
 
@@ -68,6 +72,10 @@ def format_notes(trace: Trace, formats: Formats) -> tuple[str, ...]:
         held = [(table.storage_of[one.tensor], table[one.tensor].spec) for one in table.external]
         packed = [spec.subclass.rpartition(".")[2] for _, spec in held if spec.is_packed]
         matrices = matrices_of(trace, ends)
+        unread = _unread_tables(trace) - matrices
+        if unread:
+            kept = many(len(unread), "weight that no op reads stays", "weights that no op reads stay")
+            notes.append(f"weights {formats.weights}: {kept} as captured; no layer says whether that is a matrix")
         if packed:
             kinds = ", ".join(sorted(set(packed)))
             kept = many(len(packed), "packed weight stays", "packed weights stay")
@@ -150,8 +158,9 @@ class _Rewriter:
 def matrices_of(trace: Trace, ends: Ends, only: Collection[str] = ()) -> set[int]:
     """The storages of weights that are multiplied with: what quantization applies to.
 
-    Biases, norms and tables that are looked up in, such as embeddings, keep their format. `only` has patterns of
-    parameter names, with the numbers of layers left open or not.
+    Biases, norms and tables that are looked up in, such as embeddings, keep their format. Weights that no op reads,
+    such as those of an encoder in a decode step, are matrices where their module is a layer that multiplies. `only` has
+    patterns of parameter names, with the numbers of layers left open or not.
     """
     ops, storage_of = trace.ops, trace.tensors.storage_of
     kinds = [entry.kind if (entry := find_price(one.op)) else Kind.UNPRICED for one in ops.signatures]
@@ -162,12 +171,23 @@ def matrices_of(trace: Trace, ends: Ends, only: Collection[str] = ()) -> set[int
             multiplied.update(storage_of[one] for one in inputs)
         elif kinds[signature] in _LOOKS_UP and inputs:
             looked_up.add(storage_of[inputs[0]])
+    multiplied |= weights_of(trace, *_SIZES_OF_MATRIX_LAYERS) - used_storages(trace)
     large = {
         storage_of[one.tensor] for one in trace.tensors.external
         if one.kind == "parameter" and len(trace.tensors[one.tensor].spec.shape) > 1
         and (not only or _is_named(one.name, only))
     }  # fmt: skip
     return (multiplied & ends.weights & large) - looked_up
+
+
+def _unread_tables(trace: Trace) -> set[int]:
+    """The storages of parameters of two or more dimensions that no op reads, but for embeddings."""
+    table = trace.tensors
+    large = {
+        table.storage_of[one.tensor] for one in table.external
+        if one.kind == "parameter" and len(table[one.tensor].spec.shape) > 1 and table[one.tensor].spec.dtype in _FLOATS
+    }  # fmt: skip
+    return large - used_storages(trace) - weights_of(trace, {"num_embeddings"})
 
 
 def _is_named(name: str, patterns: Collection[str]) -> bool:

@@ -24,6 +24,7 @@ from torchstone.record.trace import Trace
 
 _READ_IMAGES = frozenset((Kind.CONVOLUTION, Kind.POOLING))
 _READ_MATRICES = frozenset((Kind.MATMUL, Kind.ATTENTION))
+_CHANNELS = {"in_channels", "out_channels"}  # attributes of convolutions
 _MATRIX_RANK = 2
 _IMAGE_RANK = 3  # at least: batch, channels, a line of pixels
 
@@ -135,7 +136,24 @@ def _uses(trace: Trace) -> tuple[set[int], set[int]]:
             images.add(outputs)
         elif kind not in _READ_MATRICES:
             images.pass_on(inputs, outputs)
-    return tables, images.storages
+    return tables, images.storages | (weights_of(trace, _CHANNELS) - used_storages(trace))
+
+
+def used_storages(trace: Trace) -> set[int]:
+    """The storages that an op reads or makes."""
+    ops, storage_of = trace.ops, trace.tensors.storage_of
+    return {storage_of[one] for columns in (ops.inputs, ops.outputs) for row in columns for one in row}
+
+
+def weights_of(trace: Trace, *attributes: Collection[str]) -> set[int]:
+    """The storages of parameters of modules that have all of one of these sets of attributes."""
+    storage_of = trace.tensors.storage_of
+    return {
+        storage_of[parameter.tensor]
+        for module in trace.modules
+        if any({name for name, _ in module.attributes}.issuperset(names) for names in attributes)
+        for parameter in module.parameters
+    }
 
 
 class _Images:

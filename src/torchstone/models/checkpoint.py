@@ -1,24 +1,19 @@
 """How the weights that a configuration describes are stored: `quantization_config`, as a number format of matrices."""
 
-import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
-from glob import escape
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from torch import nn
 
+from torchstone.models.quantized_matrices import quantized_matrices
 from torchstone.record.trace import Checkpoint
 
 _FIELDS = ("quantization_config", "compression_config")
-_SKIPPED = ("modules_to_not_convert", "ignore", "ignored_layers", "llm_int8_skip_modules", "exclude_modules")
 _OWN_SCHEMES = ("dynamic", "modules_in_block_to_quantize")
-_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
-_MATRIX, _EXPERTS = 2, 3  # dimensions
 _DEEPSEEK_BLOCK = [128, 128]
 _GROUPED_BITS = (4, 8)
 _MICROSCALING = 16  # values that share a scale in NVFP4
+_MXFP8 = 32  # values that share a scale in MXFP8
 _MOST_SHOWN = 60
 
 
@@ -36,7 +31,7 @@ def find_checkpoint(model: nn.Module, config: object) -> Checkpoint:
     if asked is None:
         return Checkpoint(dtype=dtype)
     found = _format(asked)
-    only = _quantized(model, asked) if found.name else ()
+    only = quantized_matrices(model, _method(asked), asked) if found.name else ()
     known = found.name if only else None
     return Checkpoint(dtype=dtype, quantization=found.words, weights=known, only=only)
 
@@ -49,14 +44,20 @@ def _quantization(config: object) -> Mapping[str, object] | None:
     return {"quant_method": str(asked)}
 
 
+def _method(asked: Mapping[str, object]) -> str:
+    loads = any(asked.get(one) for one in ("load_in_8bit", "load_in_4bit"))  # of files from before methods had names
+    return str(asked.get("quant_method") or ("bitsandbytes" if loads else "a method that is not named"))
+
+
 def _format(asked: Mapping[str, object]) -> _Format:
     """The format of a scheme; None where its sizes are not known."""
-    loads = any(asked.get(one) for one in ("load_in_8bit", "load_in_4bit"))  # of files from before methods had names
-    method = str(asked.get("quant_method") or ("bitsandbytes" if loads else "a method that is not named"))
+    method = _method(asked)
     bits, group = asked.get("bits", asked.get("w_bit")), asked.get("group_size", asked.get("q_group_size"))
     match method:
+        case "fp8" if asked.get("expert_dtype", method) != method:
+            return _Format(None, f"{method} with experts in {asked['expert_dtype']!s:.20}")
         case "fp8" | "fbgemm_fp8":
-            return _float8(method, asked.get("weight_block_size"))
+            return _float8(method, asked.get("weight_block_size"), asked)
         case "mxfp4":
             return _Format("mxfp4", method)
         case "gptq" | "awq":
@@ -75,9 +76,12 @@ def _format(asked: Mapping[str, object]) -> _Format:
     return _Format(None, f"quantization with {method[:_MOST_SHOWN]}")
 
 
-def _float8(method: str, block: object) -> _Format:
+def _float8(method: str, block: object, asked: Mapping[str, object]) -> _Format:
+    if asked.get("modules_to_convert"):
+        method += " with tables that keep their dtype here"
     if block == _DEEPSEEK_BLOCK:
-        return _Format("float8_block", f"{method}, a scale for each block of 128 x 128")
+        scales = "; scales are counted with 32 bits" if asked.get("scale_fmt") == "ue8m0" else ""
+        return _Format("float8_block", f"{method}, a scale for each block of 128 x 128{scales}")
     scales = "scales of rows or whole matrices" if block is None else f"scales of blocks of {block!s:.20}"
     return _Format("float8_e4m3fn", f"{method}; {scales} are not counted")
 
@@ -90,6 +94,12 @@ def _integers(method: str, bits: object, group: object, without: str) -> _Format
     return _Format(name, f"{method}, {bits} bits in {groups}; counted with scales of 16 bits, {without}")
 
 
+def _grouped_float8(group: object) -> _Format:
+    if group == _MXFP8:
+        return _Format("mxfp8", "compressed-tensors, 8-bit floats in groups of 32; counted with scales of 8 bits")
+    return _Format(None, f"compressed-tensors with 8-bit floats in groups of {group!s:.20}")
+
+
 def _compressed(asked: Mapping[str, object]) -> _Format:
     """Compressed tensors: each group of modules has a scheme of its own; known where all linear layers have one."""
     groups = asked.get("config_groups")
@@ -99,60 +109,12 @@ def _compressed(asked: Mapping[str, object]) -> _Format:
     if not isinstance(scheme, Mapping):
         return _Format(None, "compressed-tensors" + (" with schemes for single modules" if parts else ""))
     bits, kind, group = scheme.get("num_bits"), scheme.get("type"), scheme.get("group_size")
+    if kind == "float" and bits == 8 and group is not None:  # noqa: PLR2004 - bits
+        return _grouped_float8(group)
     if kind == "float" and bits == 8:  # noqa: PLR2004 - bits
-        return _float8("compressed-tensors, 8-bit floats", scheme.get("block_structure"))
+        return _float8("compressed-tensors, 8-bit floats", scheme.get("block_structure"), asked)
     if kind == "float" and bits == 4 and group == _MICROSCALING:  # noqa: PLR2004 - bits
         return _Format("nvfp4", "compressed-tensors, NVFP4; scales of whole matrices are not counted")
     if kind == "int":
         return _integers("compressed-tensors", bits, group or -1, "without zero points")
     return _Format(None, f"compressed-tensors with {bits!s:.20} bits of type {kind!s:.20}")
-
-
-# --- The matrices that a scheme applies to ---
-
-
-def _quantized(model: nn.Module, asked: Mapping[str, object]) -> tuple[str, ...]:
-    """Patterns of the names of all matrices of linear layers and experts but the last layer and those left out."""
-    skipped = [str(one) for name in _SKIPPED if isinstance(left_out := asked.get(name), Sequence) for one in left_out]
-    head = _head(model)
-    with_head = bool(asked.get("lm_head")) or asked.get("quant_method") == "compressed-tensors"
-    without_linear = asked.get("quant_method") == "mxfp4"  # as it is published: experts alone
-    chosen: defaultdict[str, list[str]] = defaultdict(list)
-    others: set[str] = set()
-    for path, module in model.named_modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            full = f"{path}.{name}" if path else name
-            is_linear = isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"  # as GPT-2 has it
-            is_matrix = is_linear and parameter.dim() == _MATRIX and not without_linear
-            is_chosen = (is_matrix or (parameter.dim() == _EXPERTS and not isinstance(module, _Convolution))) and not (
-                (module is head and not with_head) or _is_left_out(path, skipped)
-            )
-            if is_chosen:
-                chosen[_NUMBER.sub("*", full)].append(full)
-            else:
-                others.add(_NUMBER.sub("*", full))
-    return tuple(escape(one) for folded, names in chosen.items() for one in (names if folded in others else [folded]))
-
-
-_Convolution = nn.modules.conv._ConvNd  # noqa: SLF001 - the class of all convolutions
-
-
-def _head(model: nn.Module) -> object:
-    try:
-        return model.get_output_embeddings()  # type: ignore[operator]  # of transformers
-    except (AttributeError, NotImplementedError):
-        return None
-
-
-def _is_left_out(path: str, skipped: Sequence[str]) -> bool:
-    """Whether a module is one of those that are not quantized, or inside one; as names, ends of names, or `re:`."""
-    for one in skipped:
-        if one.startswith("re:"):
-            try:
-                if re.match(one[3:], path):
-                    return True
-            except re.error:
-                continue
-        elif fnmatchcase(f".{path}.", f"*.{one.strip('*.')}.*"):
-            return True
-    return False

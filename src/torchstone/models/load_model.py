@@ -1,5 +1,6 @@
 """load(): a model name or a module -> a model with example inputs; imports torch only when called."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -242,8 +243,15 @@ def _diffusion_model(
 
 
 def _float_type(model: "nn.Module") -> "torch.dtype | None":
-    """The dtype of the weights, which generated inputs follow: a checkpoint in bfloat16 takes bfloat16 images."""
-    return next((one.dtype for one in model.parameters() if one.dtype.is_floating_point), None)
+    """The dtype of most weights, which generated inputs follow: a checkpoint in bfloat16 takes bfloat16 images.
+
+    Single parameters may have another one, whatever dtype a model is built in, such as the first of XLNet.
+    """
+    sizes: Counter[torch.dtype] = Counter()
+    for one in model.parameters():
+        if one.dtype.is_floating_point:
+            sizes[one.dtype] += one.numel()
+    return max(sizes, key=sizes.__getitem__, default=None)
 
 
 def _unknown_model_message(model: str) -> str:

@@ -2,6 +2,7 @@ from itertools import combinations
 from math import gcd
 
 import pytest
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from tests.formula.derive.benches import seeded
 from torchstone.formula.derive.samples import plan_of
@@ -73,3 +74,10 @@ def test_random_points_have_buckets_enough_to_divide_by() -> None:
     drawn = Plan(free=["relative_attention_num_buckets"]).random_points(seeded(0), 200)
 
     assert min(point.values["relative_attention_num_buckets"] for point in drawn) == 4
+
+
+def test_a_model_whose_heads_all_rotate_in_part_has_parameters() -> None:
+    """DeepSeek-V4 has a rotary part of each head, but no width of the rest."""
+    found = parameters_of(CONFIG_MAPPING["deepseek_v4"]())
+    assert found["num_heads"] > 0
+    assert "qk_head_dim" not in found

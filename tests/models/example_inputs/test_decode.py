@@ -48,19 +48,22 @@ def _shapes(holder: object) -> list[torch.Size]:
     return [shape for part in parts if not isinstance(part, type) for shape in _shapes(part)]
 
 
-@pytest.mark.parametrize("name", ["bart", "recurrent_gemma", "musicgen"])
-def test_a_step_of_any_decoder_gives_what_the_whole_sequence_gives(name: str) -> None:
-    model, inputs = load(f"tiny:{name}", device="cpu", options=DECODE)
+@pytest.mark.parametrize(
+    ("name", "cached"), [("bart", 11), ("recurrent_gemma", 11), ("musicgen", 11), ("moshi_depth", 5)]
+)
+def test_a_step_of_any_decoder_gives_what_the_whole_sequence_gives(name: str, cached: int) -> None:
+    options = InputOptions(phase="decode", cache_len=cached, batch_size=2)
+    model, inputs = load(f"tiny:{name}", device="cpu", options=options)
     ids = "decoder_input_ids" if "decoder_input_ids" in inputs.kwargs else "input_ids"
     with torch.no_grad():
         actual = model(**inputs.kwargs).logits[:, -1]
     again, prefill = load(f"tiny:{name}", device="cpu", options=InputOptions(batch_size=2))
-    context = InputContext(model=again, config=again.config, options=DECODE, builder=InputBuilder(0))
-    arguments: dict[str, Any] = {**_prefill_arguments(prefill, context, ids, 11), "use_cache": False}
+    context = InputContext(model=again, config=again.config, options=options, builder=InputBuilder(0))
+    arguments: dict[str, Any] = {**_prefill_arguments(prefill, context, ids, cached), "use_cache": False}
     arguments[ids] = torch.cat([arguments[ids], inputs.kwargs[ids]], dim=1)
     with torch.no_grad():
         expected = again(**arguments).logits[:, -1]
-    torch.testing.assert_close(actual, expected)
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=5e-6 * float(expected.abs().max()))
 
 
 def test_a_step_after_a_cache_gives_what_the_whole_sequence_gives() -> None:
@@ -162,3 +165,16 @@ def test_idefics_attends_to_the_images_of_its_prompt_as_it_does_when_it_generate
     table = price(capture(*load(str(tmp_path), options=DECODE)))
     assert table.cache is not None
     assert table.cache.size_bytes == config.num_hidden_layers * 2 * 2 * 11 * config.hidden_size * 4
+
+
+def test_a_depth_decoder_has_a_token_for_each_codebook() -> None:
+    model, inputs = load("tiny:moshi_depth", options=InputOptions(phase="decode", batch_size=3))
+    config: Any = model.config
+    books = config.num_codebooks
+    assert "past_key_values: DynamicCache filled with 7 tokens" in inputs.notes
+    cache = price(capture(model, inputs)).cache
+    assert cache is not None
+    assert cache.size_bytes == config.num_hidden_layers * 2 * config.num_key_value_heads * config.head_dim * 7 * 3 * 4
+    for options in (InputOptions(phase="decode", cache_len=books), InputOptions(seq_len=books + 1)):
+        with pytest.raises(ModelInputsError, match=f"has {books} codebooks, one for each token; give --"):
+            load("tiny:moshi_depth", options=options)

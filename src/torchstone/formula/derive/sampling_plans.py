@@ -254,7 +254,7 @@ def plan_for(config: object, *, decode: bool = False) -> Plan:
     for name in _PLAIN:
         if _has(config, name):
             _add_size(plan, name, by=_ALIGNED if aligned and "intermediate" in name else 1)
-    if _has(config, _ROTARY_PART):
+    if _has(config, _ROTARY_PART) and "qk_nope_head_dim" in plan.attributes:
         _add_size(plan, _ROTARY_PART, by=2)
         rotary = plan.attributes[_ROTARY_PART]
         plan.attributes["head_dim"] = rotary

@@ -25,7 +25,7 @@ from torchstone.models.example_inputs.cache_kinds import (
     set_lengths,
 )
 from torchstone.models.example_inputs.context import DEFAULT_SEQ_LEN, InputBuilder, InputContext
-from torchstone.models.example_inputs.text import vocabulary
+from torchstone.models.example_inputs.text import most_tokens, vocabulary
 from torchstone.models.inputs import Inputs
 from torchstone.models.prepare import memory_shortage
 from torchstone.models.pretrained import Blueprint, build, quiet_and_offline
@@ -38,6 +38,7 @@ _ENCODER_CACHE = "encoder_past_key_values"
 _SOUND = "encoder_inputs_embeds"
 _HEARS_WHILE_IT_WRITES = ("voxtral_realtime",)  # each token is written beside a piece of sound
 _IMAGES, _IMAGES_SEEN = "image_hidden_states", "image_attention_mask"
+_MAIN_STATE = "last_hidden_state"
 _DECODER_IDS = "decoder_input_ids"
 _IDS = "input_ids"
 _NEW_TOKENS = 1
@@ -58,7 +59,7 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
         name = type(context.model).__name__
         msg = _generating_part(context) or f"{name} has no decode phase, since its forward takes no cache; drop --phase"
         raise ModelInputsError(msg)
-    cached = context.options.cache_len or DEFAULT_SEQ_LEN
+    cached = _cached_tokens(context)
     filled = _enough_tokens(prefill, context, blueprint, (ids_name, cache_name, cached))
     arguments = _prefill_arguments(prefill, context, ids_name, filled)
     chosen = _chosen_cache(context, cache_name, cached)
@@ -83,6 +84,9 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
         _add_sound(builder, context, getattr(output, _ENCODER_CACHE))
     if _IMAGES_SEEN in prefill.kwargs:
         _add_images(builder, prefill, context, getattr(output, _IMAGES))
+    if _MAIN_STATE in prefill.kwargs:
+        state = prefill.kwargs[_MAIN_STATE].to(_dtype_of(context.model))
+        builder.add(_MAIN_STATE, state, "that of the prefill: all codebooks are of one token")
     same = "" if filled == cached else f" (filled with {filled}: its states have the same size after any number)"
     room = f", with room for {_room(context, cached)}" if context.options.cache == "static" else ""
     builder.add_value(cache_name, cache, f"{type(cache).__name__} filled with {many(cached, 'token')}{same}{room}")
@@ -95,6 +99,18 @@ def decode_inputs(prefill: Inputs, context: InputContext, blueprint: Blueprint) 
     caches = (name for name in (cache_name, _ENCODER_CACHE) if name in builder.kwargs)
     notes = (*blueprint.notes, *builder.notes)
     return replace(prefill, kwargs=builder.kwargs, notes=notes, phase=DECODE, caches=tuple(caches))
+
+
+def _cached_tokens(context: InputContext) -> int:
+    """The tokens in the cache: as requested, else a default, with room for one more."""
+    cached, most = context.options.cache_len or DEFAULT_SEQ_LEN, most_tokens(context)
+    if most is None:
+        return cached
+    if context.options.cache_len is not None and cached >= most:
+        kind = context.config.model_type
+        msg = f"{kind} has {most} codebooks, one for each token; give --cache-len {most - 1} or less"
+        raise ModelInputsError(msg)
+    return min(cached, most - 1)
 
 
 def _generating_part(context: InputContext) -> str:
@@ -195,6 +211,8 @@ def _prefill_arguments(prefill: Inputs, context: InputContext, ids_name: str, ca
         if _IMAGES_SEEN in prefill.kwargs:  # by each token
             seen = prefill.kwargs[_IMAGES_SEEN][:, :1].expand(-1, cached, -1)
             arguments |= {"pixel_values": prefill.kwargs["pixel_values"], _IMAGES_SEEN: seen}
+        if _MAIN_STATE in prefill.kwargs:
+            arguments[_MAIN_STATE] = prefill.kwargs[_MAIN_STATE]
     else:
         arguments = {**prefill.kwargs, ids_name: ids}
         arguments.pop("attention_mask", None)

@@ -74,13 +74,13 @@ def _first_layer(model: nn.Module) -> tuple[str, nn.Module] | None:
 def _from_first_layer(name: str, path: str, layer: nn.Module, *, options: InputOptions) -> Inputs:
     builder = InputBuilder(options.seed)
     what = f"guessed from the first layer, {path} ({type(layer).__name__})"
-    batch = options.batch_size or 1
     if isinstance(layer, nn.Embedding):
-        ids = builder.tokens(name, (batch, options.seq_len or DEFAULT_SEQ_LEN), below=layer.num_embeddings)
+        shape = (options.batch_size or 1, options.seq_len or DEFAULT_SEQ_LEN)
+        ids = builder.tokens(name, shape, below=layer.num_embeddings)
         builder.remove(name)
         value = builder.add(name, ids, what)
     else:
-        value = builder.floats(name, (batch, *_shape(layer, options)), what)
+        value = builder.floats(name, _shape(layer, options), what)
     first = next(layer.parameters())
     if value.is_floating_point() and first.is_floating_point():
         value = value.to(first.dtype)
@@ -88,6 +88,14 @@ def _from_first_layer(name: str, path: str, layer: nn.Module, *, options: InputO
 
 
 def _shape(layer: nn.Module, options: InputOptions) -> tuple[int, ...]:
+    """The shape of a batch; recurrent layers and attention take the sequence first unless they say otherwise."""
+    batch, one = options.batch_size or 1, _shape_of_one(layer, options)
+    if isinstance(layer, nn.RNNBase | nn.MultiheadAttention) and not layer.batch_first:
+        return one[0], batch, *one[1:]
+    return batch, *one
+
+
+def _shape_of_one(layer: nn.Module, options: InputOptions) -> tuple[int, ...]:
     side = options.image_size or DEFAULT_IMAGE_SIDE
     length = options.seq_len or DEFAULT_SEQ_LEN
     match layer:

@@ -3,14 +3,16 @@
 import torch
 from torch import nn
 
+from torchstone.errors import ModelInputsError
 from torchstone.models.example_inputs.context import InputContext, nested_config, nested_configs, positive_int
 
 _DECODER_VOCABULARY = ("vocab_size", "decoder_vocab_size", "tgt_vocab_size")
 _FALLBACK_VOCABULARY = 256
-_COLUMNS_OF_CODEBOOKS = {"csm", "moshi_depth", "dia_decoder", "kyutai_speech_to_text"}
+_COLUMNS_OF_CODEBOOKS = {"csm", "dia_decoder", "kyutai_speech_to_text"}
 _TEXT_BESIDE_CODEBOOKS = {"kyutai_speech_to_text"}  # one more column
 _ROWS_OF_CODEBOOKS = {"musicgen", "musicgen_melody"}
 _DECODERS_OF_CODEBOOKS = {"musicgen_decoder", "musicgen_melody_decoder"}
+_TOKENS_ARE_CODEBOOKS = {"moshi_depth"}  # the first of them is text
 _INSTRUCTION = 16  # tokens
 _WORD_BOX_SIDE = 10
 
@@ -89,10 +91,27 @@ def add_bbox(context: InputContext) -> None:
 def text_length(context: InputContext) -> int:
     """Tokens in the encoder or the only model."""
     length = context.seq_len()
+    most = most_tokens(context)
+    if most is not None:
+        if context.options.seq_len is not None and length > most:
+            msg = f"{context.config.model_type} has {most} codebooks, one for each token; give --seq-len {most} or less"
+            raise ModelInputsError(msg)
+        return min(length, most)
     limit = context.position_limit()
     if context.options.seq_len is not None or limit is None:
         return length
     return max(1, min(length, limit - _reserved_positions(context)))
+
+
+def most_tokens(context: InputContext) -> int | None:
+    """The tokens that a model has weights for, where each token has its own."""
+    return int(context.config.num_codebooks) if context.config.model_type in _TOKENS_ARE_CODEBOOKS else None
+
+
+def add_last_hidden_state(context: InputContext) -> None:
+    """What the main decoder made of one token, from which a depth decoder predicts the token's codebooks."""
+    shape = (context.batch, 1, positive_int(context.config, "input_size") or _FALLBACK_VOCABULARY)
+    context.builder.floats("last_hidden_state", shape, "random state of the main decoder after one token")
 
 
 def _reserved_positions(context: InputContext) -> int:
@@ -115,5 +134,6 @@ def vocabulary(context: InputContext) -> int:
     for config in (context.text, context.config, *nested_configs(context.config)):
         found = positive_int(config, *_DECODER_VOCABULARY)
         if found is not None:
-            return found
+            sounds = context.config.model_type in _TOKENS_ARE_CODEBOOKS
+            return min(found, context.config.audio_vocab_size) if sounds else found
     return _FALLBACK_VOCABULARY
