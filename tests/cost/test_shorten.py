@@ -310,3 +310,26 @@ def test_without_runs_nothing_changes() -> None:
     assert short.spread([1, 2], []) == [1, 2]
     assert set(short.times_of_rows()) == {1}
     assert short.moment(-1).row == -1
+
+
+class _Leaves(Stack):
+    """Holds a tensor after its run that it did not hold before, as Qwen2-VL holds the offsets of its positions."""
+
+    offsets: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
+        given = super().forward(x)
+        assert isinstance(given, Tensor)
+        self.offsets = given + 1
+        return given
+
+
+def test_what_a_module_holds_after_the_run_is_numbered_as_in_the_short_trace() -> None:
+    trace = traced(_Leaves(*(Layer() for _ in range(12))))
+    short = shorten(trace)
+    assert short.runs
+    assert trace.recorded_tensors.left is not None
+    (number,), (whole,) = (short.trace.recorded_tensors.left or {}).values(), trace.recorded_tensors.left.values()
+    assert number < len(short.trace.tensors) <= whole
+    assert short.trace.tensors[number].spec == trace.tensors[whole].spec
+    assert price_trace.price(trace).totals == priced_in_full(trace).totals
