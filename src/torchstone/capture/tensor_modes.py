@@ -24,8 +24,7 @@ from torchstone.capture.ops import MASKS, map_tensors, schema_of, tensors_in
 from torchstone.capture.shape_rules import MADE_SMALL, Looks, Recipe, ShapeRules, changes_only_values, is_ordinary
 from torchstone.capture.tables import storage_pointer
 
-_CPU = torch.device("cpu")
-_META = torch.device("meta")
+_CPU, _META = torch.device("cpu"), torch.device("meta")
 _STANDS_FOR = (_META, _CPU)  # devices of weights that a fake tensor on the cpu stands for
 _MOST_KNOWN = 1 << 22  # elements; a mask over two thousand tokens
 _MOST_GIVEN = 1 << 26  # whole numbers and truth values among the inputs: a mask over 131,072 tokens of 512 sequences

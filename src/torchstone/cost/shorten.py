@@ -226,12 +226,9 @@ def _short_trace(trace: Trace, chosen: Collection[int]) -> _Found:
     for repeat in trace.repeats:
         growing.add_copies(repeat)
     tables = growing.finish()
-    left = tables.tensors.left
-    if left:
-        left = {name: growing.tensor_number(tensor) for name, tensor in left.items()}
     short = msgspec.structs.replace(
         trace,
-        recorded_tensors=msgspec.structs.replace(tables.tensors, left=left),
+        recorded_tensors=tables.tensors,
         recorded_calls=tables.module_calls,
         recorded_ops=tables.ops,
         repeats=(),
