@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from sys import getrefcount
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +27,7 @@ class _Kept:
 
     __slots__ = ("alone", "uses", "value")
 
-    def __init__(self, value: object, alone: int = 0) -> None:
+    def __init__(self, value: Any, alone: int = 0) -> None:
         self.value = value
         self.alone = alone
         self.uses = 1  # in torch
@@ -39,7 +40,7 @@ class _Kept:
         """Whether only the capture refers to the object, in Python or, to a tensor, in torch."""
         if self.references() > self.alone:
             return False
-        return not isinstance(self.value, Tensor) or self.value._use_count() <= self.uses  # type: ignore[attr-defined]
+        return not issubclass(type(self.value), Tensor) or self.value._use_count() <= self.uses
 
 
 _ALONE = _Kept(object()).references()
@@ -86,7 +87,7 @@ class KeptTensors:
         while gone := [one for one in self._asked.values() if one.is_gone()]:
             for one in gone:
                 del self._asked[id(one.value)]
-                if isinstance(one.value, Tensor):
+                if issubclass(type(one.value), Tensor):
                     self._let_tensor_go(one.value)
                 else:
                     self._ask_for_parts(one.value)
@@ -117,7 +118,7 @@ class KeptTensors:
     def _ask_for_parts(self, container: object) -> None:
         """What is in a container that only the capture has is referred to by that, and not by the model."""
         for part in _parts(container):
-            if isinstance(part, Tensor) or type(part) in _CONTAINERS:
+            if issubclass(type(part), Tensor) or type(part) in _CONTAINERS:
                 self._ask_for(part).alone += 1
 
 
@@ -139,7 +140,7 @@ def _attributes_of(modules: list[nn.Module]) -> Iterator[object]:
         attributes = vars(module)
         for name in configuring(tuple(attributes)):
             value = attributes[name]
-            if isinstance(value, Tensor) or type(value) in _CONTAINERS:
+            if issubclass(type(value), Tensor) or type(value) in _CONTAINERS:
                 yield from filter(_may_contain, (value, *(_parts(value) if type(value) in _GROWING else ())))
 
 
@@ -150,7 +151,7 @@ def _may_contain(value: object) -> bool:
 
 def _tensors_in(value: object, depth: int) -> Iterator[bool]:
     """Something for each tensor in a value."""
-    if isinstance(value, Tensor):
+    if issubclass(type(value), Tensor):  # some objects raise when they are asked for their class
         yield True
     elif type(value) in _CONTAINERS and depth < _DEEPEST:
         for part in _parts(value):

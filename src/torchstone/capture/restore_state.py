@@ -204,8 +204,7 @@ def modules_kept(modules: list[nn.Module], *, real: bool) -> "Iterator[KeptModul
     buffers = (
         [buffer for module in modules for buffer in module._buffers.values() if buffer is not None] if real else []
     )
-    written = [*buffers, *(gradient for _, gradient in gradients if gradient is not None)]
-    values = [(tensor, tensor._version, tensor.detach().clone()) for tensor in written]
+    values = [(buffer, buffer._version, buffer.detach().clone()) for buffer in buffers]
     try:
         for parameter in gradients:
             parameter.grad = None
@@ -215,17 +214,17 @@ def modules_kept(modules: list[nn.Module], *, real: bool) -> "Iterator[KeptModul
         for parameter, gradient in gradients.items():
             if parameter.grad is not gradient:
                 parameter.grad = gradient
-        for tensor, version, value in values:
-            _restore_values(tensor, version, value)
+        for buffer, version, value in values:
+            _restore_values(buffer, version, value)
 
 
-def _restore_values(tensor: Tensor, version: int, value: Tensor) -> None:
+def _restore_values(buffer: Tensor, version: int, value: Tensor) -> None:
     # Batch norm updates its statistics without raising their version; sparse tensors cannot be compared.
-    if tensor.layout is torch.strided and (tensor.shape, tensor.dtype) != (value.shape, value.dtype):
-        tensor.data = value  # it was resized, or given other data
-    elif not (torch.equal(tensor, value) if tensor.layout is torch.strided else tensor._version == version):
+    if buffer.layout is torch.strided and (buffer.shape, buffer.dtype) != (value.shape, value.dtype):
+        buffer.data = value  # it was resized, or given other data
+    elif not (torch.equal(buffer, value) if buffer.layout is torch.strided else buffer._version == version):
         with torch.no_grad():
-            tensor.copy_(value)
+            buffer.copy_(value)
 
 
 _DICTIONARIES = frozenset({dict, OrderedDict})

@@ -232,8 +232,7 @@ class StandInWorld(World):
 
     def ran_as(self, tensor: Tensor) -> Tensor:
         """The stand-in of a tensor that has one."""
-        known = self._substitutes.get(id(tensor))
-        return tensor if known is None else known[1]
+        return self._substitutes.get(id(tensor), (None, tensor))[1]
 
     def forget(self, tensor: Tensor) -> Tensor | None:
         """Let go of what stands for a parameter or buffer, and give it: the tensor itself, or None if nothing does."""
