@@ -225,7 +225,7 @@ def test_a_cache_that_is_not_given_back_grows_by_a_block_at_most(block: int, bef
     config: Any = model.config
     row = 2 * config.num_key_value_heads * config.hidden_size // config.num_attention_heads
     recurrent = config.layers_block_type[: config.num_hidden_layers].count("recurrent")
-    columns = (config.conv1d_width - 1) + config.conv1d_width + 2  # of the convolution and the recurrence, old and new
+    columns = config.conv1d_width + 1  # of the convolution and the recurrence; the old ones are gone at the peak
     states = recurrent * config.lru_width * columns * _BATCH * _FLOAT
     table = price(capture(model, inputs), Conventions(block_size=block))
     assert config.num_hidden_layers - recurrent == 1
