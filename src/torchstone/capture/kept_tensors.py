@@ -8,6 +8,7 @@ are known, and all others are the model's or its user's, be they in local variab
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from operator import sub
 from sys import getrefcount
 from typing import Any
 
@@ -55,12 +56,17 @@ class KeptTensors:
 
     def __init__(self, modules: list[nn.Module]) -> None:
         """Look at what there is, before the capture refers to any of it."""
-        attributes = {id(value): _Kept(value) for value in _attributes_of(modules)}
-        self._kept = {id(value): _Kept(value) for value in _held_by(modules)} | attributes
-        self._asked = attributes
+        self._asked = {id(value): _Kept(value) for value in _attributes_of(modules)}
+        self._kept = self._asked.copy()
+        held = {id(tensor): tensor for tensor in _held_by(modules) if id(tensor) not in self._asked}
+        # Most of these are never asked for: each gets an object of its own when it is.
+        self._held: list[Tensor] = list(held.values())
+        self._places = dict(zip(held, range(len(held)), strict=True))
+        del held
         self._gone: dict[int, int] = {}  # by pointer of memory: tensors that share it and that only the capture has
-        for one in self._kept.values():
+        for one in self._asked.values():
             one.alone = one.references()
+        self._references = list(map(getrefcount, self._held))
         self._uses_alone = 0
         self._references_of_torch = 0
 
@@ -68,6 +74,7 @@ class KeptTensors:
         """All references that were added since are the capture's."""
         for one in self._kept.values():
             one.alone = _ALONE + one.references() - one.alone
+        self._references = list(map(sub, map(getrefcount, self._held), self._references))
         tensor = torch.empty(1)
         self._uses_alone = _uses(tensor.untyped_storage()._cdata)
         new = _Kept(tensor)
@@ -78,9 +85,8 @@ class KeptTensors:
 
     def let_go(self, tensor: Tensor) -> None:
         """A module let go of a parameter or buffer; other code may still use it."""
-        kept = self._kept.get(id(tensor))
-        if kept is not None:
-            self._asked[id(tensor)] = kept
+        if id(tensor) in self._kept or id(tensor) in self._places:
+            self._ask_for(tensor)
 
     def gone(self) -> list[int]:
         """The pointers of memory that went since the last time."""
@@ -111,7 +117,9 @@ class KeptTensors:
     def _ask_for(self, value: object) -> _Kept:
         kept = self._kept.get(id(value))
         if kept is None:
-            kept = self._kept[id(value)] = _Kept(value, _ALONE)
+            place = self._places.get(id(value))
+            own = 0 if place is None else self._references[place] + 1  # that of the list
+            kept = self._kept[id(value)] = _Kept(value, _ALONE + own)
         self._asked[id(value)] = kept
         return kept
 
@@ -136,11 +144,16 @@ def _held_by(modules: list[nn.Module]) -> Iterator[Tensor]:
 
 def _attributes_of(modules: list[nn.Module]) -> Iterator[object]:
     """The other attributes, and what is in those that are copied: tensors, and what may contain some."""
+    no_tensors: set[type] = set()
     for module in modules:
         attributes = vars(module)
-        for name in configuring(tuple(attributes)):
-            value = attributes[name]
-            if issubclass(type(value), Tensor) or type(value) in _CONTAINERS:
+        values = list(map(attributes.__getitem__, configuring(tuple(attributes))))
+        kinds = {*map(type, values)}
+        if kinds <= no_tensors:
+            continue
+        no_tensors |= {kind for kind in kinds if kind not in _CONTAINERS and not issubclass(kind, Tensor)}
+        for value in values:
+            if type(value) not in no_tensors:
                 yield from filter(_may_contain, (value, *(_parts(value) if type(value) in _GROWING else ())))
 
 
