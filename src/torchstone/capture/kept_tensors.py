@@ -153,7 +153,11 @@ def _attributes_of(modules: list[nn.Module]) -> Iterator[object]:
             continue
         no_tensors |= {kind for kind in kinds if kind not in _CONTAINERS and not issubclass(kind, Tensor)}
         for value in values:
-            if type(value) not in no_tensors:
+            if type(value) in no_tensors:
+                continue
+            parts = {*map(type, _parts(value))}
+            if not parts or not parts <= no_tensors:  # most are sizes
+                no_tensors |= {kind for kind in parts if kind not in _CONTAINERS and not issubclass(kind, Tensor)}
                 yield from filter(_may_contain, (value, *(_parts(value) if type(value) in _GROWING else ())))
 
 
