@@ -23,6 +23,7 @@ LAYERS, WIDTH = 6, 8
 VARIABLE: ContextVar[int] = ContextVar("VARIABLE", default=0)
 FLAG = 0
 FOUND: list[Tensor] = []
+GROWING: list[list[Any]] = []
 
 
 class Notes:
@@ -50,6 +51,13 @@ class NotesOfModel(Notes):
         self.own = nn.Identity()
         self.own.count = 0  # type: ignore[assignment]
         self.model = ref(self.own)
+
+
+class NotesWithTensors(Notes):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair: list[Any] = [torch.ones(1), 0]
+        GROWING[:] = [self.pair]
 
 
 class Slotted:
@@ -102,6 +110,23 @@ class CountsInSlot(Layer):
     def turn(self) -> int:
         self.shared.count += 1
         return int(self.shared.count)
+
+
+class CountsBesideTensor(Layer):
+    def turn(self) -> int:
+        self.shared[1] += 1
+        return int(self.shared[1])
+
+
+class CountsBesideTensorOfObject(Layer):
+    def turn(self) -> int:
+        self.shared.pair[1] += 1
+        return int(self.shared.pair[1])
+
+
+class CountsTensorsOfObject(Layer):
+    def turn(self) -> int:
+        return len(self.shared.pair)
 
 
 class AsksFunction(Layer):
@@ -205,6 +230,9 @@ NOTHING: Callable[[int], object] = lambda _number: None  # noqa: E731 - three wo
         (CountsInListOfObject, Notes, NOTHING),
         (CountsInDictionaryOfObject, Notes, NOTHING),
         (CountsInSlot, Slotted, NOTHING),
+        (CountsBesideTensor, lambda: [torch.ones(1), 0], NOTHING),
+        (CountsBesideTensorOfObject, NotesWithTensors, NOTHING),
+        (CountsTensorsOfObject, NotesWithTensors, lambda _number: GROWING[0].append(torch.ones(1))),
         (AsksFunction, counter, NOTHING),
         (AsksIterator, count, NOTHING),
         (AsksIteratorOfObject, NotesWithIterator, NOTHING),

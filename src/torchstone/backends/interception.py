@@ -31,7 +31,7 @@ def intercepted(
 ) -> Iterator[CallModule]:
     """Pass calls of modules through `call` while open; yields the function that really calls a module.
 
-    Of the given modules, calls on this thread are intercepted, and `elsewhere` is told of those on others; None stands
+    Of the given modules, calls on this thread are intercepted, and `elsewhere` gets those on others; None stands
     for every module on every thread.
     """
     if modules is not None:

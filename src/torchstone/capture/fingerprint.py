@@ -335,7 +335,14 @@ class Fingerprints:
             self.shared.add(value.func)
             return (kind, identity_key(value.func), *value.keywords, *(self._attribute(one, reading) for one in given))
         self.shared.add(value)
+        if kind in (list, dict) and len(value) <= _LONGEST_COMPARED:  # with tensors: a flag may stand beside them
+            parts = value.items() if kind is dict else enumerate(value)
+            return (identity_key(value), *((name, _part_key(part)) for name, part in parts))
         return identity_key(value)
+
+
+def _part_key(part: object) -> Hashable:
+    return (type(part), part) if is_plain(part) else id(part)
 
 
 @lru_cache(maxsize=4096)

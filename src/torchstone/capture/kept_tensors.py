@@ -1,7 +1,7 @@
 """When a model lets go of tensors that the capture keeps, in order to put them back after the run.
 
 Nothing that modules held before a run dies while it runs, since the capture holds it, too. To the model it is gone when
-nobody but the capture refers to it any more. Reference counts say so: those that the capture adds before the run begins
+only the capture refers to it. Reference counts say so: those that the capture adds before the run begins
 are known, and all others are the model's or its user's, be they in local variables, lists, views or autograd nodes.
 """
 
@@ -24,7 +24,7 @@ _DEEPEST = 3  # containers in containers that are looked into
 
 
 class _Kept:
-    """An object that the capture keeps, and how many references it has when nobody else does."""
+    """An object that the capture keeps, and how many references it has when the model has none."""
 
     __slots__ = ("alone", "uses", "value")
 

@@ -56,7 +56,7 @@ def _like_its_input(given: Given, result: Result, new: New) -> Result:
 
 
 def _asked_gradients(given: Given, result: Result, _new: New) -> Result:
-    """No gradient of an input that nobody asks for."""
+    """No gradient of an input that is not asked for."""
     return result if given["output_mask"][0] else (None, *result[1:])
 
 
@@ -74,7 +74,7 @@ def _own_biases(_given: Given, result: Result, new: New) -> Result:
 
 
 def _asked_weights(given: Given, result: Result, _new: New) -> Result:
-    """No attention weights where nobody asks for them."""
+    """No attention weights where they are not asked for."""
     return result if given["need_weights"] else (result[0], None)
 
 

@@ -142,7 +142,7 @@ class Lifetimes:
         self._gone = gone
 
     def settle(self) -> None:
-        """Let memory go that only the capture still holds: nobody says so at the time, and it matters only later."""
+        """Let memory go that only the capture still holds: nothing says so at the time, and it matters only later."""
         for pointer in () if self._gone is None else self._gone():
             storage = self._places.get(pointer)
             if storage is not None and self._holders[storage]:
@@ -159,7 +159,7 @@ class Lifetimes:
         return self._sizes.get(storage)
 
     def alive(self, storages: range) -> set[int]:
-        """Those of some storages that somebody holds."""
+        """Those of some storages that are held."""
         self.settle()
         numbers = storages if len(storages) < len(self._holders) else filter(storages.__contains__, self._holders)
         return {number for number in numbers if self._holders.get(number)}

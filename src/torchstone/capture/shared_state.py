@@ -44,6 +44,7 @@ class SharedState:
         self._namespaces: dict[int, object] = {}
         self._values: list[object] = []  # those of before; a tensor is not among them, or it would be kept alive
         self._ids: list[int] = []  # of all of them, where there are tensors
+        self._with_tensors: list[int] = []  # the places of containers with tensors among the values
         self._changes = 0
         self._readable = True
 
@@ -80,6 +81,8 @@ class SharedState:
         return len(values) == len(self._values) and all(map(is_, values, self._values))
 
     def _note(self) -> None:
+        self._with_tensors = []
+        self._with_tensors = [place for place, value in enumerate(self._all()) if _contains_tensors(value)]
         values = self._all()
         self._values = [value for value in values if not isinstance(value, Tensor)]
         self._ids = list(map(id, values)) if len(self._values) < len(values) else []
@@ -89,6 +92,8 @@ class SharedState:
         for getter, names in self._named:
             values += _values(getter, names)
         values += copy_context().values()
+        for place in self._with_tensors:  # found where it stands each time, since to hold it would hold the tensors
+            values += get_referents(values[place]) if place < len(values) else ()
         return values
 
     def _add_class(self, kind: type) -> None:
@@ -127,7 +132,7 @@ class SharedState:
             return
         if isinstance(value, _WITH_ENTRIES):
             held = value.values() if isinstance(value, dict) else value
-            if len(held) > _LARGEST or any(isinstance(one, Tensor) for one in held):  # would be kept alive here
+            if len(held) > _LARGEST or _contains_tensors(value):  # they would be kept alive here
                 self._roots.pop(id(value), None)
                 return
         if len(self._containers) >= _MOST_CONTAINERS:
@@ -138,6 +143,10 @@ class SharedState:
         self._containers += referents
         for part in parts:
             self._look_into(part, depth + 1)
+
+
+def _contains_tensors(value: object) -> bool:
+    return issubclass(type(value), _WITH_ENTRIES) and any(issubclass(type(one), Tensor) for one in get_referents(value))
 
 
 def _inside(value: Any) -> tuple[list[object], list[object]]:

@@ -160,7 +160,7 @@ class TensorColumns:
         self._external: list[ExternalTensor] = []
         self._constants: list[int] = []  # those of the external ones that the code brought along
         self._gone: set[int] = set()  # those of the external ones that the model replaced
-        self.unrecorded = 0  # tensors that ops made which nobody saw
+        self.unrecorded = 0  # tensors made by ops that were not recorded
         self._views: list[int] = []  # those of known memory that no op made
         self._marked: list[ref[Tensor]] = []  # tensors that may outlive the capture and must lose their mark
         self.lifetimes = Lifetimes()

@@ -19,7 +19,7 @@ _OPS_OF_A_STEP = 3  # at least: the products with input and state, and what make
 def runs_along(before: Trace, after: Trace, more: int) -> bool:
     """Whether attention, a convolution or a recurrence runs along the dimension in which two captures differ.
 
-    There the inputs of the second one have so many `more`.
+    There the inputs of the second one are larger by `more`.
     """
     if not set(_lengths(after)) <= set(_lengths(before)):
         return True

@@ -79,13 +79,13 @@ class BatchSearch:
         return isinstance(found, BatchPeaks)
 
     def _above(self, low: int, known: dict[int, int], memory_bytes: int) -> int | None:
-        """The least batch above one that fits that is known not to, or is refused as all large ones are."""
+        """The smallest batch above one that fits that is known not to, or is refused as all large ones are."""
         refused = self.refused if self._step() is None else ()
         too_large = [one for one, size in known.items() if size > memory_bytes]
         return min((one for one in (*too_large, *refused) if one > low), default=None)
 
     def _step(self) -> int | None:
-        """The least number whose multiples the model may all run with; None where no such number is left."""
+        """The smallest number whose multiples the model may all run with; None where no such number is left."""
         numbers = sorted({one << power for one in (1, self._batch) for power in range(_POWERS)})
         return next((one for one in numbers if all(batch % one for batch in self.refused)), None)
 

@@ -70,7 +70,7 @@ def batches_by_capture(question: BatchQuestion, model: ModelAtHand) -> BatchesBy
     chosen = _along_the_batch([_Captures(question, one) for one in sizings])
     answer = _enclosed(chosen)
     if question.prediction.largest_batch is None and (answer.ideal is None or not _is_of_batch(chosen, model)):
-        return BatchesByCapture(captured_batch=0)  # nobody was told of a batch
+        return BatchesByCapture(captured_batch=0)  # no batch was reported
     return replace(answer, rows=rows)
 
 
