@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from torchstone.capture.describe import is_plain, is_plain_type
-from torchstone.capture.module_tree import ModuleTree, configuring, is_sizes, layer_numbers
+from torchstone.capture.layouts import is_sizes, layout_of
+from torchstone.capture.module_tree import ModuleTree, layer_numbers
 from torchstone.capture.shared_state import SharedState
 from torchstone.capture.state_views import identity_key, values_of
 from torchstone.capture.tables import TensorColumns
@@ -238,18 +239,17 @@ class Fingerprints:
             self.shared.add_class(type(module))
         row, first_tensor = _Row(module), len(reading.tensors)
         rows.append(row)
-        layers = layer_numbers(module)
-        names = configuring(tuple(attributes))
-        if layers:
-            names = tuple([name for name in names if name not in layers])
-        values = [attributes[name] for name in names]
-        kinds = tuple(map(type, values))
-        for place in _special_places(kinds):
+        layout = layout_of(module)
+        values = list(layout.pick_deciding(tuple(attributes.values())))
+        for place in layout.deciding_special:
             value = values[place]
-            if kinds[place] is not tuple or not is_sizes(value):
+            if type(value) is not tuple or not is_sizes(value):
                 values[place] = self._special(value, module, reading)
+        if layout.numbers:
+            layers = layer_numbers(module)
+            values += [(name, attributes[name]) for name in layout.numbers if name not in layers]
         parameters, buffers = attributes["_parameters"], attributes["_buffers"]
-        parts = [type(module), module.training, names, kinds, len(parameters), len(buffers), *values]
+        parts = [type(module), module.training, layout.deciding, len(parameters), len(buffers), *values]
         for entries in (parameters, buffers):
             for name, tensor in original_items(entries) if entries else ():
                 parts += (name, None if tensor is None else self._held(tensor, reading))

@@ -6,7 +6,7 @@ import linecache
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache, lru_cache
 from types import CodeType, FrameType
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from torchstone.capture.describe import class_path, describe_plain
+from torchstone.capture.layouts import LAYER_NUMBERS, Layout, is_sizes, layout_of
 from torchstone.record.module import Module, Parameter, Source
 from torchstone.record.value import Items, Opaque, Value
 
@@ -112,11 +113,6 @@ def _parses(block: list[str]) -> bool:
 # one use that does no harm.
 
 
-LAYER_NUMBERS = frozenset(
-    {"layer_idx", "layer_id", "layer_index", "layer_number", "layer_num", "block_idx", "block_index"}
-)
-
-
 def layer_numbers(module: nn.Module) -> dict[str, int]:
     """The attributes of a module that number the layer it is in."""
     attributes = vars(module)
@@ -139,7 +135,7 @@ class IndexReads:
         self._is_state = is_state
 
     @contextmanager
-    def watching(self, modules: list[nn.Module]) -> Iterator[None]:
+    def watching(self, modules: Iterable[nn.Module]) -> Iterator[None]:
         """While open, reads of layer numbers of these modules are seen."""
         watched = {(type(module), name) for module in modules for name in layer_numbers(module)}
         with ExitStack() as undo:
@@ -235,10 +231,6 @@ def _root_name(node: ast.expr) -> str | None:
 _CONTAINERS = frozenset({nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict})
 _LONGEST_ATTRIBUTE = 32
 _MOST_KEPT = 20_000  # descriptions of modules
-_KNOWN_BY_VALUE = frozenset({int, bool, str, type(None)})  # together with their types
-_SIZES = frozenset({(int,) * length for length in range(1, 5)})
-# What every module has for its own bookkeeping; the last is there while calls are intercepted, or after compile().
-_BOOKKEEPING = frozenset(vars(nn.Module())) | {"training", "_compiled_call_impl"}
 
 
 def is_of_torch(module: nn.Module) -> bool:
@@ -269,6 +261,7 @@ class ModuleTree:
 
     def __init__(self, model: nn.Module) -> None:
         self.modules: list[nn.Module] = []
+        self.layouts: list[Layout] = []  # of their attributes as they are before a run, and after it
         self.paths: list[str] = []
         self.parents: list[int] = []
         self.other_paths: dict[int, list[str]] = {}
@@ -288,13 +281,19 @@ class ModuleTree:
         self.paths.append(path)
         self.parents.append(parent)
         self._ends.append(0)
-        self._layers.append(set(layer_numbers(module).values()))
+        layout = layout_of(module)
+        self.layouts.append(layout)
+        self._layers.append(set(layer_numbers(module).values()) if layout.numbers else set())
         for name, child in module._modules.items():
             if child is not None:
                 self._walk(child, f"{path}.{name}" if path else name, number)
         self._ends[number] = len(self.modules)
         if parent >= 0:
             self._layers[parent] |= self._layers[number]
+
+    def with_layer_numbers(self) -> Iterator[nn.Module]:
+        """The modules that may have the number of their layer."""
+        return (module for module, layout in zip(self.modules, self.layouts, strict=True) if layout.numbers)
 
     def layer_of(self, module: nn.Module) -> int | None:
         """The number of the layer that a module is or lies in; None where it belongs to none or to several."""
@@ -327,14 +326,9 @@ class ModuleTree:
 
     def held_tensors(self) -> Iterator[tuple[str, str, Tensor]]:
         """Kind, path and tensor of every parameter, buffer and attribute that is a tensor, in order."""
-        no_tensors: set[type] = set()
-        for module, path in zip(self.modules, self.paths, strict=True):
+        for module, path, layout in zip(self.modules, self.paths, self.layouts, strict=True):
             own = vars(module)
-            kinds = {*map(type, own.values())}
-            constants = {}
-            if not kinds <= no_tensors:
-                constants = {name: own[name] for name in configuring(tuple(own)) if issubclass(type(own[name]), Tensor)}
-                no_tensors |= {kind for kind in kinds if not issubclass(kind, Tensor)}
+            constants = {name: own[name] for name in layout.tensors} if layout.tensors else {}
             for kind, held in (("parameter", own["_parameters"]), ("buffer", own["_buffers"]), ("constant", constants)):
                 for name, tensor in held.items() if held else ():
                     if tensor is not None:
@@ -366,7 +360,7 @@ class ModuleTree:
             path=self.paths[number],
             class_name=classes[type(module)],
             parent=self.parents[number],
-            attributes=attributes.of(module),
+            attributes=attributes.of(module, self.layouts[number]),
             parameters=tuple(
                 [
                     Parameter(name=name, tensor=numbers[id(tensor)], trainable=tensor.requires_grad)
@@ -406,56 +400,30 @@ class AttributeRecords:
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], tuple[tuple[str, Value], ...]] = {}
-        self._values: list[list[object]] = []  # that the ids of known ones are ids of
+        self._values: list[tuple[object, ...]] = []  # that the ids of known ones are ids of
 
-    def of(self, module: nn.Module) -> tuple[tuple[str, Value], ...]:
+    def of(self, module: nn.Module, layout: Layout) -> tuple[tuple[str, Value], ...]:
         """The attributes of one module that can be written down."""
-        attributes = vars(module)
-        names = _public(tuple(attributes))
-        values = list(map(attributes.__getitem__, names))
-        kinds = tuple(map(type, values))
-        parts = values.copy()
+        values = layout.pick_public(tuple(vars(module).values()))
+        parts: list[object] = [layout.public, *values]
         table = self._lasting
-        for place in _places_known_by_id(kinds):
-            value, kind = values[place], kinds[place]
-            if kind is float:  # two may be equal and differ by their sign
-                parts[place] = repr(value)
-            elif kind is not tuple or not is_sizes(value):
-                parts[place] = id(value)
+        for place in layout.public_special:
+            value = values[place]
+            if type(value) is float:  # two may be equal and differ by their sign
+                parts[place + 1] = repr(value)
+            elif type(value) is not tuple or not is_sizes(value):
+                parts[place + 1] = id(value)
                 table = self._known
-        key = (names, kinds, *parts)
+        key = tuple(parts)
         known = table.get(key)
         if known is None:
             if table is self._known:
                 self._values.append(values)
             elif len(table) >= _MOST_KEPT:
                 table.clear()
-            described = [(name, _configuration(value)) for name, value in zip(names, values, strict=True)]
+            described = [(name, _configuration(value)) for name, value in zip(layout.public_names, values, strict=True)]
             known = table[key] = tuple([pair for pair in described if type(pair[1]) is not Opaque])
         return known
-
-
-@lru_cache(maxsize=4096)
-def _places_known_by_id(kinds: tuple[type, ...]) -> tuple[int, ...]:
-    """Which of some values cannot be compared as they are."""
-    return tuple(place for place, kind in enumerate(kinds) if kind not in _KNOWN_BY_VALUE)
-
-
-@cache
-def _public(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Of the names of a module's attributes, those that are written down."""
-    return tuple(name for name in configuring(names) if name[0] != "_")
-
-
-def is_sizes(value: tuple[object, ...]) -> bool:
-    """Whether a tuple has nothing but integers, as kernel sizes have: it is then known by its value."""
-    return tuple(map(type, value)) in _SIZES
-
-
-@cache
-def configuring(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Of the names of a module's attributes, those that configure it; the same few tuples come again and again."""
-    return tuple(name for name in names if name not in _BOOKKEEPING)
 
 
 def _configuration(value: Any) -> Value:
