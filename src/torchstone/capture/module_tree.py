@@ -247,7 +247,7 @@ def _runs_no_line(module: nn.Module) -> bool:
     own = vars(module)
     forward = type(module).forward
     return (
-        is_of_torch(module)
+        (is_of_torch(module) or type(module) is nn.Sequential)  # which does nothing but call its parts
         and "forward" not in own
         and getattr(forward, "__module__", "").startswith("torch.")
         and not any(map(own.get, _CALL_HOOKS))

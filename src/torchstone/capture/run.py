@@ -353,7 +353,6 @@ class Run:
         """One call of one module, taken over from an equal one where that is sound."""
         sites, reuse = self._sites, self._reuse
         outer = sites.runs_no_line
-        sites.runs_no_line = False
         sites.begin_call()
         try:
             asked = None if reuse is None else reuse.take_over(module, args, kwargs)
