@@ -213,14 +213,18 @@ class Lifetimes:
         self._live_bytes -= old_size
         self._give_back(old_block)
 
-    def lasts(self, storage: int, memory: UntypedStorage) -> None:
-        """Memory is there to the end; it may have been seen before, through another tensor."""
-        self._holders[storage] = self._holders.get(storage, 0) + 1
-        self._lasting[storage] = self._lasting.get(storage, 0) + 1
-        if self._holders[storage] > 1:
-            return
-        self._places[memory._cdata] = storage
-        self._begin(storage, memory.nbytes())
+    def lasts(self, memory: UntypedStorage, new: int) -> int:
+        """Memory is there to the end; gives its number: a new one, unless it was seen through another tensor."""
+        pointer = memory._cdata
+        storage = self._places.get(pointer)
+        if storage is not None:
+            self._holders[storage] = self._holders.get(storage, 0) + 1
+            self._lasting[storage] = self._lasting.get(storage, 0) + 1
+            return storage
+        self._places[pointer] = new
+        self._holders[new] = self._lasting[new] = 1
+        self._begin(new, memory.nbytes())
+        return new
 
     def _begin(self, storage: int, size: int) -> None:
         self._settle_before(size)

@@ -338,7 +338,21 @@ class ModuleTree:
         """The modules as records, given the number of each parameter and buffer by its id."""
         attributes = AttributeRecords()
         classes = {kind: class_path(kind) for kind in set(map(type, self.modules))}
-        return tuple([self._record(number, attributes, numbers, classes) for number in range(len(self.modules))])
+        rows = zip(self.modules, self.layouts, self.paths, self.parents, strict=True)
+        return tuple([
+            Module(
+                path=path,
+                class_name=classes[type(module)],
+                parent=parent,
+                attributes=attributes.of(module, layout),
+                parameters=_parameters(module, numbers),
+                buffers=_buffers(module, numbers),
+                other_paths=tuple(self.other_paths.get(number, ())),
+                training=module.training,  # an attribute, or a property: a compiled module asks the one inside it
+                container=type(module) in _CONTAINERS,
+            )
+            for number, (module, layout, path, parent) in enumerate(rows)
+        ])  # fmt: skip
 
     def sources(self) -> dict[str, Source]:
         """Where each class is defined."""
@@ -346,47 +360,28 @@ class ModuleTree:
         found = ((class_path(cls), source_of(cls)) for cls in classes)
         return {name: source for name, source in found if source is not None}
 
-    def _record(
-        self,
-        number: int,
-        attributes: "AttributeRecords",
-        numbers: Mapping[int, int],
-        classes: Mapping[type[nn.Module], str],
-    ) -> Module:
-        module = self.modules[number]
-        own = vars(module)
-        parameters, buffers = own["_parameters"], own["_buffers"]
-        return Module(
-            path=self.paths[number],
-            class_name=classes[type(module)],
-            parent=self.parents[number],
-            attributes=attributes.of(module, self.layouts[number]),
-            parameters=tuple(
-                [
-                    Parameter(name=name, tensor=numbers[id(tensor)], trainable=tensor.requires_grad)
-                    for name, tensor in parameters.items()
-                    if tensor is not None
-                ]
-            )
-            if parameters
-            else (),
-            buffers=tuple(
-                [
-                    Parameter(
-                        name=name,
-                        tensor=numbers[id(tensor)],
-                        persistent=name not in own["_non_persistent_buffers_set"],
-                    )
-                    for name, tensor in buffers.items()
-                    if tensor is not None
-                ]
-            )
-            if buffers
-            else (),
-            other_paths=tuple(self.other_paths[number]) if number in self.other_paths else (),
-            training=module.training,  # an attribute, or a property: what torch.compile gives asks the module inside
-            container=type(module) in _CONTAINERS,
-        )
+
+def _parameters(module: nn.Module, numbers: Mapping[int, int]) -> tuple[Parameter, ...]:
+    held = module.__dict__["_parameters"]
+    if not held:
+        return ()
+    return tuple([
+        Parameter(name=name, tensor=numbers[id(tensor)], trainable=tensor.requires_grad)
+        for name, tensor in held.items()
+        if tensor is not None
+    ])  # fmt: skip
+
+
+def _buffers(module: nn.Module, numbers: Mapping[int, int]) -> tuple[Parameter, ...]:
+    own = module.__dict__
+    held, passing = own["_buffers"], own["_non_persistent_buffers_set"]
+    if not held:
+        return ()
+    return tuple([
+        Parameter(name=name, tensor=numbers[id(tensor)], persistent=name not in passing)
+        for name, tensor in held.items()
+        if tensor is not None
+    ])  # fmt: skip
 
 
 class AttributeRecords:
@@ -404,7 +399,7 @@ class AttributeRecords:
 
     def of(self, module: nn.Module, layout: Layout) -> tuple[tuple[str, Value], ...]:
         """The attributes of one module that can be written down."""
-        values = layout.pick_public(tuple(vars(module).values()))
+        values = layout.pick_public(tuple(module.__dict__.values()))
         parts: list[object] = [layout.public, *values]
         table = self._lasting
         for place in layout.public_special:

@@ -241,7 +241,7 @@ class KeptModules:
         dictionaries: list[dict[str, Any]] = []
         tables: list[Any] = []  # ordered dictionaries, in which modules have their hooks, and lists
         for module, layout in zip(tree.modules, tree.layouts, strict=True):
-            attributes = vars(module)
+            attributes = module.__dict__
             values = tuple(attributes.values())
             self._attributes.append((attributes, attributes.copy()))
             dictionaries += layout.dictionaries(values)

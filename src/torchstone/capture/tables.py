@@ -276,10 +276,8 @@ class TensorColumns:
 
     def _add_lasting(self, tensor: Tensor, kind: str, name: str) -> int:
         memory = tensor.untyped_storage()
-        storage = self.lifetimes.storage_at(memory._cdata)
-        if storage is None:
-            storage = self.new_storage()
-        self.lifetimes.lasts(storage, memory)
+        storage = self.lifetimes.lasts(memory, self.num_storages)
+        self.num_storages += storage == self.num_storages
         number = self._count
         self._count += 1
         self.spec_of[number] = self.exchanged[id(tensor)] = self.known.spec_number(tensor)
