@@ -1,7 +1,10 @@
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+from torchstone.capture import capture
 from torchstone.capture.fingerprint import exchanged
 
 
@@ -63,3 +66,21 @@ def test_only_what_no_module_holds_any_more_is_let_go() -> None:
         assert [id(one) for one in gone] == [id(weight), id(bias)]
 
     assert first.weight is second.weight is weight
+
+
+@pytest.mark.parametrize("mode", ["fake", "meta", "cpu"])
+def test_a_model_may_copy_its_modules_while_it_runs(mode: str) -> None:
+    class Teacher(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.student = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return copy.deepcopy(self.student)(x) - copy.copy(self.student)(x)
+
+    trace = capture(Teacher(), torch.rand(2, 4), mode)
+
+    ops = [trace.ops.signatures[number].op for number in trace.ops.signature_of]
+    assert trace.failure is None
+    assert ops.count("aten.addmm.default") == 2
+    assert not [one for one in trace.recorded_tensors.external if one.kind == "constant"]

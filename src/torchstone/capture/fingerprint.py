@@ -6,7 +6,7 @@ from functools import lru_cache, partial
 from itertools import accumulate, chain
 from operator import is_
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor, nn
@@ -67,6 +67,10 @@ class Exchanged(dict[str, Any]):
     def items(self) -> Any:
         """All names and tensors."""
         return [(name, self[name]) for name in self]
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
+        """A copy that the model makes of a module is a plain one, of what runs: it is no part of the capture."""
+        return dict, (dict(self.items()),)
 
 
 @contextmanager
