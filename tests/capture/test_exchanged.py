@@ -68,6 +68,7 @@ def test_only_what_no_module_holds_any_more_is_let_go() -> None:
     assert first.weight is second.weight is weight
 
 
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")  # torch asks whether there are data
 @pytest.mark.parametrize("mode", ["fake", "meta", "cpu"])
 def test_a_model_may_copy_its_modules_while_it_runs(mode: str) -> None:
     class Teacher(nn.Module):
