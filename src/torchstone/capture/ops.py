@@ -1,5 +1,6 @@
 """The op recorder: a dispatch mode that sees every op that reaches a kernel and writes it down with its schema."""
 
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from torchstone.backends.interception import KernelOpMode, OpArguments, OpKeywords, op_name
+from torchstone.capture.backward_in_place import RunningNode, in_place_twin, is_called_by_engine
 from torchstone.capture.call_sites import CallSites
 from torchstone.capture.describe import Describer
 from torchstone.capture.tables import TensorColumns, storage_pointer, without
@@ -38,6 +40,7 @@ class OpSchema:
     returns: int  # values that it gives
     gives_views: bool  # of what it is given, by what its schema says
     reads_values: bool  # its result, or the result's shape, is read from the values of a tensor
+    in_place_twin: OpOverload | None = None  # what autograd may call in its place when no mode looks on
     defaults_described: dict[str, Argument] = field(default_factory=dict)
 
     def default(self, name: str) -> Argument:
@@ -75,6 +78,7 @@ def _read_schema(op: OpOverload | HigherOrderOperator) -> OpSchema:
         returns=len(op._schema.returns),
         gives_views=any(one.alias_info is not None for one in op._schema.returns),
         reads_values=any(tag in op.tags for tag in _READS_VALUES),
+        in_place_twin=in_place_twin(op_name(op)),
     )
 
 
@@ -253,6 +257,10 @@ class OpRecorder(KernelOpMode):
     def run_op(self, func: Any, args: OpArguments, kwargs: OpKeywords) -> object:
         """Run an op in the world of this capture, and record it."""
         schema = schema_of(func)
+        in_place = self.owner_of_backward is not None and self._runs_in_place(schema, args, kwargs)
+        if in_place:
+            func = schema.in_place_twin
+            schema = schema_of(func)
         world, tensors = self._world, self.tensors
         given = Met(tensors.spec_number)
         key = (schema, given.key_of(args), given.key_of(kwargs) if kwargs else None)
@@ -264,6 +272,7 @@ class OpRecorder(KernelOpMode):
             origin = origin_of(error, self.run)
             origin.op, origin.arguments = schema.name, self._show(schema, args, kwargs)
             raise
+        result = args[0] if in_place else result  # autograd goes on with what it is given here
         if schema.reads_values and not world.reads_are_repeatable and reads_values(func, schema, args):
             self.value_reads += 1
         looks: object
@@ -288,6 +297,15 @@ class OpRecorder(KernelOpMode):
             self.ops.signatures.append(self._described(schema, (args, kwargs, result), key, whole_key))
         self._append(signature, inputs, outputs, written)
         return result
+
+    def _runs_in_place(self, schema: OpSchema, args: OpArguments, kwargs: OpKeywords) -> bool:
+        """Whether a real backward pass calls the twin of an op, because no mode looks on."""
+        node = RunningNode.now(len(self.tensors))  # each first op of a node is noted
+        twin = schema.in_place_twin
+        if node is None or twin is None or not is_called_by_engine(sys._getframe(3)):
+            return False
+        first = self.tensors.numbers_of([args[0]])
+        return first is not None and node.runs_in_place(twin, args, kwargs, first[0])
 
     def _note_view(self, written: Tensor) -> None:
         """Autograd follows a view of a stand-in by the op that made it, and one of real memory by its strides."""

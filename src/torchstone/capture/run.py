@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torchstone.backends.interception import intercepted
+from torchstone.capture.backward_in_place import references_alone
 from torchstone.capture.call_sites import NOT_THE_MODEL, CallSites
 from torchstone.capture.describe import Describer, is_plain
 from torchstone.capture.fingerprint import exchanged
@@ -115,6 +116,7 @@ class Backward:
     def __init__(self, recorder: OpRecorder) -> None:
         self._recorder = recorder
         recorder.lines_of_nodes = LinesOfNodes()
+        references_alone()
 
     @staticmethod
     def attribute(begun: int, outputs: list[Tensor], call: int) -> None:
