@@ -20,6 +20,7 @@ from torchstone.capture.ops import LinesOfNodes, Met, OpColumns, OpRecorder, nod
 from torchstone.capture.restore_state import (
     LOOKS_WATCHED,
     KeptModules,
+    WrittenTensors,
     inputs_in,
     modules_kept,
     one_thread,
@@ -249,6 +250,9 @@ class Run:
             kept.enter_context(LOOKS_WATCHED)
             self._kept = KeptTensors(self._tree.modules)
             modules = kept.enter_context(modules_kept(self._tree.modules, real=not self._world.stand_in))
+            written = WrittenTensors(self._tensors.was_there)
+            self._recorder.before_write = written.save
+            kept.enter_context(written.watching())
             self._number_held_tensors(kept)
             self._number_inputs(args, kwargs)
             self._really_call = kept.enter_context(intercepted(self._tree.modules, self._call, self._elsewhere.append))
