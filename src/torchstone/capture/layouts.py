@@ -19,6 +19,7 @@ LAYER_NUMBERS = frozenset(
     {"layer_idx", "layer_id", "layer_index", "layer_number", "layer_num", "block_idx", "block_index"}
 )
 GROWING = frozenset({list, dict, OrderedDict})
+_TABLES = frozenset({OrderedDict, list, set})
 CONTAINERS = GROWING | {tuple}  # that are looked into for tensors
 _MOST_KEPT = 4096  # layouts, and classes
 _SIZES = frozenset({(int,) * length for length in range(1, 5)})
@@ -55,7 +56,7 @@ class Layout:
         self.pick_public = _picking(public)
         # What may change while the module stays as it is.
         self.dictionaries = _picking([place for place, kind in enumerate(kinds) if kind is dict])
-        self.tables = _picking([place for place, kind in enumerate(kinds) if kind is OrderedDict or kind is list])
+        self.tables = _picking([place for place, kind in enumerate(kinds) if kind in _TABLES])
         # What is a tensor, and what may contain one.
         self.tensors = tuple([names[place] for place in own if issubclass(kinds[place], Tensor)])
         self.containing = tuple([names[place] for place in own if kinds[place] in CONTAINERS])

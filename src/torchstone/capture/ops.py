@@ -1,5 +1,6 @@
 """The op recorder: a dispatch mode that sees every op that reaches a kernel and writes it down with its schema."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from torchstone.backends.interception import KernelOpMode, OpArguments, OpKeywords, op_name
+from torchstone.capture.backward_in_place import RunningNode, in_place_twin, is_called_by_engine
 from torchstone.capture.call_sites import CallSites
 from torchstone.capture.describe import Describer
 from torchstone.capture.tables import TensorColumns, pick, spans_without, storage_pointer, without
@@ -37,6 +39,7 @@ class OpSchema:
     returns: int  # values that it gives
     gives_views: bool  # of what it is given, by what its schema says
     reads_values: bool  # its result, or the result's shape, is read from the values of a tensor
+    in_place_twin: OpOverload | None = None  # what autograd may call in its place when no mode looks on
     defaults_described: dict[str, Argument] = field(default_factory=dict)
 
     def default(self, name: str) -> Argument:
@@ -74,6 +77,7 @@ def _read_schema(op: OpOverload | HigherOrderOperator) -> OpSchema:
         returns=len(op._schema.returns),
         gives_views=any(one.alias_info is not None for one in op._schema.returns),
         reads_values=any(tag in op.tags for tag in _READS_VALUES),
+        in_place_twin=in_place_twin(op_name(op)),
     )
 
 
@@ -109,6 +113,7 @@ def map_tensors(change: Callable[[Tensor], Tensor], value: object) -> Any:
 
 _KEYS = frozenset({int, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
 _PLAIN = frozenset({float, bool, complex})  # equal to numbers of other types
+_WITHOUT_VALUES = frozenset({FakeTensor})
 
 
 _VIEW_WRITTEN = (
@@ -247,22 +252,30 @@ class OpRecorder(KernelOpMode):
         self.value_reads = 0  # calls so far whose result was read from the values of a tensor
         self.owner_of_backward: Callable[[], int] | None = None  # the module call behind the autograd node running
         self.lines_of_nodes: LinesOfNodes | None = None  # where a backward pass is to follow
+        self.before_write: Callable[[Tensor], object] = id  # is told of each tensor that an op is going to write
         self.run = object()  # stands for this run at its errors
 
     def run_op(self, func: Any, args: OpArguments, kwargs: OpKeywords) -> object:
         """Run an op in the world of this capture, and record it."""
         schema = schema_of(func)
+        twin = None if self.owner_of_backward is None else self._twin_of(schema, args, kwargs)
+        if twin is not None:
+            func, schema = twin, schema_of(twin)
         world, tensors = self._world, self.tensors
         given = Met(tensors.spec_number)
         key = (schema, given.key_of(args), given.key_of(kwargs) if kwargs else None)
         call = tensors.known.call_number(key) if given.lasting else None
         inputs = self._number_inputs(given.tensors)
+        if schema.written and not _WITHOUT_VALUES.issuperset(map(type, given.tensors)):
+            for tensor in _written_by(schema, args, kwargs):
+                self.before_write(tensor)
         try:
             result = world.execute(func, args, kwargs, None if schema.written else call)
         except BaseException as error:
             origin = origin_of(error, self.run)
             origin.op, origin.arguments = schema.name, self._show(schema, args, kwargs)
             raise
+        result = result if twin is None else args[0]  # autograd goes on with what it is given here
         if schema.reads_values and not world.reads_are_repeatable and reads_values(func, schema, args):
             self.value_reads += 1
         looks: object
@@ -287,6 +300,15 @@ class OpRecorder(KernelOpMode):
             self.ops.signatures.append(self._described(schema, (args, kwargs, result), key, whole_key))
         self._append(signature, inputs, outputs, written)
         return result
+
+    def _twin_of(self, schema: OpSchema, args: OpArguments, kwargs: OpKeywords) -> OpOverload | None:
+        """The op in place that a real backward pass calls in the place of this one, because no mode looks on."""
+        node = RunningNode.now(len(self.tensors))  # each first op of a node is noted
+        twin = schema.in_place_twin
+        if node is None or twin is None or not is_called_by_engine(sys._getframe(3)):
+            return None
+        first = self.tensors.numbers_of([args[0]])
+        return twin if first is not None and node.runs_in_place(twin, args, kwargs, first[0]) else None
 
     def _note_view(self, written: Tensor) -> None:
         """Autograd follows a view of a stand-in by the op that made it, and one of real memory by its strides."""
@@ -373,11 +395,7 @@ class OpRecorder(KernelOpMode):
             yield tensors.add(tensor, storage, spec)
 
     def _written(self, schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[int, ...]:
-        written = Met(self.tensors.spec_number)
-        for name, value in (*zip(schema.argument_names, args, strict=False), *kwargs.items()):
-            if name in schema.written:
-                written.key_of(value)
-        return tuple(self.tensors.number_of(tensor) for tensor in written.tensors)
+        return tuple(map(self.tensors.number_of, _written_by(schema, args, kwargs)))
 
     def _described(
         self,
@@ -422,6 +440,12 @@ class OpRecorder(KernelOpMode):
         describer = self.tensors.describer()
         given = (*zip(schema.argument_names or map(str, range(len(args))), args, strict=False), *kwargs.items())
         return ", ".join(f"{name}={show_value(describer.describe(value))}" for name, value in given)
+
+
+def _written_by(schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[Tensor]:
+    """The tensors that an op changes in place."""
+    given = (*zip(schema.argument_names, args, strict=False), *kwargs.items())
+    return list(tensors_in([value for name, value in given if name in schema.written]))
 
 
 def _bind(schema: OpSchema, args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[tuple[str, object]]:

@@ -4,17 +4,24 @@ import copy
 import gc
 import logging
 import random
+import sys
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain, filterfalse
 from operator import is_
-from threading import Lock
+from threading import Lock, get_ident
 from types import TracebackType
 from typing import Any
+from weakref import ref
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, UntypedStorage, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.describe import Describer
 from torchstone.capture.layouts import layout_of
@@ -162,6 +169,8 @@ def _data_of(tensor: Tensor) -> Tensor:
 
 
 def _assign_data(tensor: Tensor, data: Tensor) -> None:
+    for written in _OPEN.get(get_ident(), ()):
+        written.save(tensor)
     _DATA.__set__(tensor, data)
     renew(tensor)
 
@@ -171,14 +180,126 @@ def _watch_looks() -> Callable[[], object]:
     return lambda: delattr(Tensor, "data")
 
 
+# What was in memory before a run, saved just before the run writes there: nothing is copied for a model that does not
+# write. The weak references let memory die when the model lets go of it, as in a real run.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Looks:
+    """What a tensor was before it was written."""
+
+    tensor: ref[Tensor]
+    memory: ref[UntypedStorage]
+    value: UntypedStorage  # a copy of the memory
+    place: tuple[tuple[int, ...], tuple[int, ...], int, torch.dtype]
+    requires_grad: bool
+    is_leaf: bool
+
+
+class WrittenTensors:
+    """Tensors from before a run that it writes, by ops in place or by assigning `tensor.data`."""
+
+    def __init__(self, was_there: Callable[[Tensor], bool]) -> None:
+        """`was_there` says of a tensor whether the run did not make it."""
+        self._was_there = was_there
+        self._values: dict[int, tuple[ref[UntypedStorage], UntypedStorage]] = {}  # by pointer
+        self._looks: dict[int, _Looks] = {}  # by id
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """What this thread writes meanwhile is put back at the end."""
+        outer = _OPEN.get(get_ident(), ())
+        _OPEN[get_ident()] = (*outer, self)
+        try:
+            yield
+        finally:
+            _OPEN[get_ident()] = outer
+            if not outer:
+                del _OPEN[get_ident()]
+            with _disable_current_modes(), torch.no_grad():
+                self._restore()
+
+    def save(self, tensor: Tensor) -> None:
+        """A tensor is going to be written, or to be given other data."""
+        without_values = type(tensor) is FakeTensor or tensor.is_meta or tensor.layout is not torch.strided
+        known = self._looks.get(id(tensor))
+        if without_values or (known is not None and known.tensor() is tensor) or not self._was_there(tensor):
+            return
+        with _disable_current_modes():
+            memory = tensor.untyped_storage()
+            saved = self._values.get(memory._cdata)
+            if saved is None or saved[0]() is not memory:
+                saved = self._values[memory._cdata] = (ref(memory), memory.clone())
+            self._looks[id(tensor)] = _Looks(
+                tensor=ref(tensor),
+                memory=saved[0],
+                value=saved[1],
+                place=_place_of(tensor),
+                requires_grad=tensor.requires_grad,
+                is_leaf=tensor.is_leaf,
+            )
+
+    def _restore(self) -> None:
+        for reference, value in self._values.values():
+            memory = reference()
+            if memory is not None:
+                if memory.nbytes() != value.nbytes():
+                    memory.resize_(value.nbytes())
+                memory.copy_(value)
+        for looks in self._looks.values():
+            tensor = looks.tensor()
+            if tensor is None:
+                continue
+            if tensor.grad_fn is not None and looks.is_leaf and not tensor._is_view():
+                tensor.detach_()  # a result of weights was written into it
+            if _place_of(tensor) != looks.place or tensor.untyped_storage() is not looks.memory():
+                shape, strides, offset, dtype = looks.place
+                memory = looks.memory() or looks.value
+                _DATA.__set__(tensor, torch.empty(0, dtype=dtype).set_(memory, offset, shape, strides))
+            if tensor.is_leaf and tensor.requires_grad is not looks.requires_grad:
+                tensor.requires_grad_(looks.requires_grad)
+
+
+def _place_of(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int, torch.dtype]:
+    return tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()), tensor.dtype
+
+
+_OPEN: dict[int, tuple[WrittenTensors, ...]] = {}  # by thread
+
+
 # A tensor whose `data` are assigned is another one with other looks: torch tells no mode.
 LOOKS_WATCHED = WhileAny(_watch_looks)
 
 
+def _default_device() -> torch.device | None:
+    """What `torch.set_default_device` was given: to torch, none is not the same as the cpu."""
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return None if context is None else context.device
+
+
+# What a forward pass may set for the whole process, as (read, write).
+_SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (_default_device, torch.set_default_device),
+    (torch.get_num_threads, torch.set_num_threads),
+    (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (torch.is_anomaly_enabled, torch.set_anomaly_enabled),
+    (partial(torch.is_autocast_enabled, "cpu"), partial(torch.set_autocast_enabled, "cpu")),
+    (partial(torch.get_autocast_dtype, "cpu"), partial(torch.set_autocast_dtype, "cpu")),
+    (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
+    (torch._C._get_cudnn_enabled, torch._C._set_cudnn_enabled),
+)
+
+
 @contextmanager
 def process_kept(*, grad: bool) -> Iterator[None]:
-    """Run without compiling and with the asked grad mode; random states come back."""
+    """Run without compiling and with the asked grad mode; random states and settings of the process come back."""
     python_state = random.getstate()
+    numpy = sys.modules.get("numpy")
+    numpy_state = None if numpy is None else numpy.random.get_state()
+    settings = [read() for read, _ in _SETTINGS]
+    filters = [*warnings.filters]
     try:
         with ExitStack() as modes:
             modes.enter_context(NO_ERRORS_LOGGED)
@@ -189,6 +310,13 @@ def process_kept(*, grad: bool) -> Iterator[None]:
             yield
     finally:
         random.setstate(python_state)
+        if numpy is not None:
+            numpy.random.set_state(numpy_state)
+        for (read, write), before in zip(_SETTINGS, settings, strict=True):
+            if read() != before:
+                write(before)
+        if warnings.filters != filters:
+            warnings.filters = filters
 
 
 @contextmanager
@@ -197,14 +325,15 @@ def modules_kept(tree: ModuleTree, *, real: bool) -> "Iterator[KeptModules]":
 
     Meanwhile no parameter has a gradient, as stand-ins have none: that of an earlier step would be added to.
     """
-    before = KeptModules(tree)
+    before = KeptModules(tree, real=real)
     modules = tree.modules if real else ()
-    gradients = {
+    gradients: dict[Tensor, Tensor | None] = {
         parameter: parameter.grad
         for module in modules  # stand-ins have gradients of their own
         for parameter in module._parameters.values()
         if parameter is not None
     }
+    gradients |= {constant: constant.grad for constant in before.constants if constant.is_leaf}
     buffers = [buffer for module in modules for buffer in module._buffers.values() if buffer is not None]
     values = [(buffer, buffer._version, buffer.detach().clone()) for buffer in buffers]
     try:
@@ -214,7 +343,7 @@ def modules_kept(tree: ModuleTree, *, real: bool) -> "Iterator[KeptModules]":
     finally:
         before.restore()
         for parameter, gradient in gradients.items():
-            if parameter.grad is not gradient:
+            if parameter.is_leaf and parameter.grad is not gradient:
                 parameter.grad = gradient
         for buffer, version, value in values:
             _restore_values(buffer, version, value)
@@ -235,23 +364,29 @@ _INTERCEPTED = 1  # attribute that a module has while its calls are intercepted
 class KeptModules:
     """The attributes of modules and what stands in those of them that are dictionaries, hooks among them, or lists."""
 
-    def __init__(self, tree: ModuleTree) -> None:
+    def __init__(self, tree: ModuleTree, *, real: bool) -> None:
         self._modules = tree.modules
         self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []  # of each module
+        self.constants: list[Tensor] = []  # attributes that are tensors
         dictionaries: list[dict[str, Any]] = []
-        tables: list[Any] = []  # ordered dictionaries, in which modules have their hooks, and lists
+        tables: list[Any] = []  # ordered dictionaries, in which modules have their hooks, lists and sets
         for module, layout in zip(tree.modules, tree.layouts, strict=True):
             attributes = module.__dict__
             values = tuple(attributes.values())
             self._attributes.append((attributes, attributes.copy()))
             dictionaries += layout.dictionaries(values)
             tables += layout.tables(values)
+            self.constants += [attributes[name] for name in layout.tensors if type(attributes[name]) is Tensor]
         self._empty: list[Any] = [*filterfalse(None, dictionaries), *filterfalse(None, tables)]
+        filled: list[Any] = list(filter(None, tables))
         self._filled = [(one, one.copy()) for one in filter(None, dictionaries)]
-        self._filled += [(one, one.copy()) for one in filter(None, tables) if type(one) is OrderedDict]
-        self._lists: list[tuple[list[Any], list[Any]]] = [
-            (one, one.copy()) for one in filter(None, tables) if type(one) is list
-        ]
+        self._filled += [(one, one.copy()) for one in filled if type(one) is OrderedDict]
+        self._lists: list[tuple[list[Any], list[Any]]] = [(one, one.copy()) for one in filled if type(one) is list]
+        self._sets: list[tuple[set[Any], set[Any]]] = [(one, one.copy()) for one in filled if type(one) is set]
+        # Stand-ins have a flag of their own.
+        trained = [one for module in tree.modules for one in module._parameters.values()] if real else []
+        held = (one for one in (*trained, *self.constants) if one is not None)
+        self._trained = [(one, one.requires_grad) for one in held]
 
     def new_tensors(self) -> Iterator[tuple[int, str, Tensor]]:
         """The place of a module, the name and the tensor of each attribute and buffer that is another one by now.
@@ -275,8 +410,15 @@ class KeptModules:
 
     def restore(self) -> None:
         """Put back what was there."""
+        for tensor, requires_grad in self._trained:
+            if tensor.requires_grad is not requires_grad and tensor.is_leaf:
+                tensor.requires_grad_(requires_grad)
         for container in filter(None, self._empty):
             container.clear()
+        for items, before_items in self._sets:
+            if items != before_items:
+                items.clear()
+                items.update(before_items)
         for container, parts in self._lists:
             if len(container) != len(parts) or not all(map(is_, container, parts)):
                 container[:] = parts

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torchstone.backends.interception import intercepted
+from torchstone.capture.backward_in_place import references_alone
 from torchstone.capture.call_sites import NOT_THE_MODEL, CallSites
 from torchstone.capture.describe import Describer, is_plain
 from torchstone.capture.fingerprint import exchanged
@@ -19,6 +20,7 @@ from torchstone.capture.ops import LinesOfNodes, Met, OpColumns, OpRecorder, nod
 from torchstone.capture.restore_state import (
     LOOKS_WATCHED,
     KeptModules,
+    WrittenTensors,
     inputs_in,
     modules_kept,
     one_thread,
@@ -115,6 +117,7 @@ class Backward:
     def __init__(self, recorder: OpRecorder) -> None:
         self._recorder = recorder
         recorder.lines_of_nodes = LinesOfNodes()
+        references_alone()
 
     @staticmethod
     def attribute(begun: int, outputs: list[Tensor], call: int) -> None:
@@ -247,6 +250,9 @@ class Run:
             kept.enter_context(LOOKS_WATCHED)
             self._kept = KeptTensors(self._tree)
             modules = kept.enter_context(modules_kept(self._tree, real=not self._world.stand_in))
+            written = WrittenTensors(self._tensors.was_there)
+            self._recorder.before_write = written.save
+            kept.enter_context(written.watching())
             self._number_held_tensors(kept)
             self._number_inputs(args, kwargs)
             self._really_call = kept.enter_context(intercepted(self._tree.modules, self._call, self._elsewhere.append))

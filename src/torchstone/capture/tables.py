@@ -161,6 +161,7 @@ class TensorColumns:
         self.left: dict[str, int] = {}  # what modules hold at the end and did not hold before, by name
         self._external: list[ExternalTensor] = []
         self._constants: list[int] = []  # those of the external ones that the code brought along
+        self._brought: set[int] = set()  # storages of external ones that are no inputs
         self._gone: set[int] = set()  # those of the external ones that the model replaced
         self.unrecorded = 0  # tensors made by ops that were not recorded
         self._views: list[int] = []  # those of known memory that no op made
@@ -241,6 +242,8 @@ class TensorColumns:
             self.lifetimes.born(tensor, storage, None if plain else stored_bytes(tensor))
         number = self.add(tensor, storage)
         self._external.append(ExternalTensor(tensor=number, kind=kind, name=name))
+        if kind != "input":
+            self._brought.add(storage)
         if kind == "constant":
             self._constants.append(number)
         self._marked.append(ref(tensor))
@@ -274,10 +277,16 @@ class TensorColumns:
         """Whether a module held the tensor before the run."""
         return id(tensor) in self._numbers_held
 
+    def was_there(self, tensor: Tensor) -> bool:
+        """Whether the memory of a tensor is not that of an input or of a result."""
+        columns, number, _, _ = getattr(tensor, _MARK, _UNMARKED)
+        return columns is not self or self.storage_of[number] in self._brought
+
     def _add_lasting(self, tensor: Tensor, kind: str, name: str) -> int:
         memory = tensor.untyped_storage()
         storage = self.lifetimes.lasts(memory, self.num_storages)
         self.num_storages += storage == self.num_storages
+        self._brought.add(storage)
         number = self._count
         self._count += 1
         self.spec_of[number] = self.exchanged[id(tensor)] = self.known.spec_number(tensor)
