@@ -275,7 +275,7 @@ def _default_device() -> torch.device | None:
 
 
 # What a forward pass may set for the whole process, as (read, write).
-_SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
+_SETTINGS: tuple[tuple[Callable[[], object], Callable[..., object]], ...] = (
     (torch.get_default_dtype, torch.set_default_dtype),
     (_default_device, torch.set_default_device),
     (torch.get_num_threads, torch.set_num_threads),
@@ -367,7 +367,7 @@ class KeptModules:
         self._empty: list[Any] = []  # dictionaries, lists and sets
         self._lists: list[tuple[list[Any], list[Any]]] = []
         self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []  # of each module
-        self._sets: list[tuple[set[Any], set[Any]]] = []
+        self._sets: list[tuple[set[object], set[object]]] = []
         self.constants: list[Tensor] = []  # attributes that are tensors
         self._trained: list[tuple[Tensor, bool]] = []  # tensors, and whether they require a gradient
         for module in modules:
