@@ -1,8 +1,11 @@
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from torchstone.capture.fingerprint import exchanged, original_items
+from torchstone.capture import capture
+from torchstone.capture.fingerprint import exchanged
 
 
 def _kept(tensor: Tensor) -> None:
@@ -24,7 +27,7 @@ def test_everything_that_asks_for_a_parameter_gets_what_it_was_exchanged_for() -
         assert list(model.parameters()) == list(model._parameters.values()) == list(twins.values())
         assert dict(model.named_parameters()).keys() == dict(model._parameters.items()).keys()
         assert model._parameters.get("other", 3) == 3
-        assert dict(original_items(model._parameters))["weight"] is weight
+        assert dict(dict.items(model._parameters))["weight"] is weight
 
     assert model.weight is weight
 
@@ -63,3 +66,22 @@ def test_only_what_no_module_holds_any_more_is_let_go() -> None:
         assert [id(one) for one in gone] == [id(weight), id(bias)]
 
     assert first.weight is second.weight is weight
+
+
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")  # torch asks whether there are data
+@pytest.mark.parametrize("mode", ["fake", "meta", "cpu"])
+def test_a_model_may_copy_its_modules_while_it_runs(mode: str) -> None:
+    class Teacher(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.student = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return copy.deepcopy(self.student)(x) - copy.copy(self.student)(x)
+
+    trace = capture(Teacher(), torch.rand(2, 4), mode)
+
+    ops = [trace.ops.signatures[number].op for number in trace.ops.signature_of]
+    assert trace.failure is None
+    assert ops.count("aten.addmm.default") == 2
+    assert not [one for one in trace.recorded_tensors.external if one.kind == "constant"]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tests.capture.nets import Feed, Stack, cache
 from torchstone.capture import capture, restore_state
+from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.restore_state import inputs_in, modules_kept, process_kept, uncollected
 from torchstone.capture.tensor_modes import FakeWorld, RealWorld
 
@@ -32,7 +33,7 @@ def test_attributes_hooks_and_gradients_come_back_even_after_an_error() -> None:
         model.weight.grad = torch.ones(2, 2)
         raise StopError
 
-    with pytest.raises(StopError), modules_kept([model], real=True):
+    with pytest.raises(StopError), modules_kept(ModuleTree(model), real=True):
         spoil()
 
     assert model.kept == 1
@@ -41,10 +42,33 @@ def test_attributes_hooks_and_gradients_come_back_even_after_an_error() -> None:
     assert model.weight.grad is None
 
 
+def test_a_first_buffer_that_a_module_registers_while_it_runs_is_what_it_leaves() -> None:
+    class Counting(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            self.register_buffer("state", x + 1)
+            return x * 2
+
+    model = nn.Sequential(Counting(), nn.Linear(4, 4))
+    trace = capture(model, torch.rand(2, 4))
+
+    assert trace.recorded_tensors.left == {"0.state": trace.ops.outputs[0][0]}
+    assert not model[0]._buffers
+
+
+def test_an_entry_that_the_forward_pass_renames_has_its_name_again() -> None:
+    model = nn.Linear(2, 2)
+    model.states = {"old": torch.ones(2)}  # type: ignore[assignment]
+
+    with modules_kept(ModuleTree(model), real=False):
+        model.states["new"] = model.states.pop("old")  # type: ignore[operator, index, union-attr]
+
+    assert list(model.states) == ["old"]  # type: ignore[arg-type]
+
+
 def test_buffers_that_a_real_run_updates_come_back() -> None:
     norm = nn.BatchNorm1d(2).train()
 
-    with modules_kept([norm], real=True):
+    with modules_kept(ModuleTree(norm), real=True):
         norm(torch.randn(8, 2))
         assert int(norm.num_batches_tracked or 0) == 1
 

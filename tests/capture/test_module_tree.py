@@ -3,6 +3,7 @@ from torch import nn
 
 from tests.capture.nets import Feed, Numbered, Stack
 from torchstone.capture import capture
+from torchstone.capture.layouts import layout_of
 from torchstone.capture.module_tree import AttributeRecords, ModuleTree
 
 
@@ -49,7 +50,8 @@ def test_buffers_say_whether_they_are_saved() -> None:
 
 
 def test_attributes_are_what_configures_a_module() -> None:
-    attributes = dict(AttributeRecords().of(nn.Conv2d(1, 2, 3, padding=1)))
+    convolution = nn.Conv2d(1, 2, 3, padding=1)
+    attributes = dict(AttributeRecords().of(convolution, layout_of(convolution)))
 
     assert attributes["in_channels"] == 1
     assert "weight" not in attributes
@@ -90,7 +92,7 @@ def test_attributes_of_equal_modules_are_described_once() -> None:
     second.padding, second.dilation, second.output_padding = first.padding, first.dilation, first.output_padding
     second._reversed_padding_repeated_twice = first._reversed_padding_repeated_twice
 
-    assert records.of(first) is records.of(second)
-    assert records.of(first) != records.of(other)
+    assert records.of(first, layout_of(first)) is records.of(second, layout_of(second))
+    assert records.of(first, layout_of(first)) != records.of(other, layout_of(other))
     first.stride = (2, 2)
-    assert dict(records.of(first)) != dict(records.of(second))
+    assert dict(records.of(first, layout_of(first))) != dict(records.of(second, layout_of(second)))

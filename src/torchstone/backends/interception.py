@@ -62,7 +62,8 @@ def _known_intercepted(
     To assign `nn.Module.__call__` takes milliseconds where a thousand classes inherit it.
     """
     thread = get_ident()
-    before = [(vars(module), vars(module).get(_CALL_IN_PLACE)) for module in modules]
+    tables = [module.__dict__ for module in modules]
+    before = [(own, own.get(_CALL_IN_PLACE)) for own in tables]
     compiled = {id(attributes): own for attributes, own in before if own is not None}
 
     def call_module(module: nn.Module, *args: object, **kwargs: object) -> object:
@@ -77,7 +78,7 @@ def _known_intercepted(
 
     try:
         for module in modules:
-            vars(module)[_CALL_IN_PLACE] = partial(call_module, module)
+            module.__dict__[_CALL_IN_PLACE] = partial(call_module, module)
         yield really_call
     finally:
         for attributes, own in before:

@@ -43,7 +43,8 @@ class CallSites:
 
     def begin_call(self) -> None:
         """The function that makes module calls begins one."""
-        self._running.append(self._read(sys._getframe(2)))
+        self._running.append(self._running[-1] if self.runs_no_line else self._read(sys._getframe(2)))
+        self.runs_no_line = False
 
     def end_call(self) -> None:
         """The innermost module call is over."""

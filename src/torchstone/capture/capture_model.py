@@ -49,7 +49,7 @@ class About:
 
 _NOTHING_KNOWN = About()
 _SMALL_BYTES = 1 << 28
-_NEVER_LAZY = frozenset({nn.Parameter, torch.Tensor})
+_NEVER_LAZY = frozenset({nn.Parameter, nn.Buffer, torch.Tensor, type(None)})
 _NO_GRAPH = "does not require grad and does not have a grad_fn"  # torch's words where autograd is off
 _NO_FAST_PATH = (
     "nn.TransformerEncoder ran op by op: its fused kernel takes a nested tensor, which cannot be recorded "
@@ -112,18 +112,20 @@ def _capture(model: nn.Module, inputs: object, mode: str, *, reuse: bool, backwa
 
 def _refuse_unobservable(tree: ModuleTree, inputs: Inputs) -> None:
     """Refuse what cannot be recorded, each with its way out."""
-    places = list(zip(tree.paths, tree.modules, strict=True))
-    lazy = next((f"{path}.{name}" for path, module in places for name in _lazy_names(module)), None)
-    if lazy is not None:
-        name = lazy.removeprefix(".")
-        msg = f"{name} is lazy and has no shape yet; call the model once on real inputs before it is captured"
-        raise CaptureError(msg)
-    scripted = next((path for path, module in places if isinstance(module, torch.jit.ScriptModule)), None)
+    classes = {kind for kind in set(map(type, tree.modules)) if issubclass(kind, torch.jit.ScriptModule)}
+    places = zip(tree.paths, tree.modules, strict=True)
+    scripted = next((path for path, module in places if type(module) in classes), None) if classes else None
     if scripted is not None:
         msg = (
             f"{scripted or 'the model'} is a TorchScript module, whose modules run inside torch's interpreter and "
             "cannot be observed; give the nn.Module that it was made from, or a .pt2 file of torch.export"
         )
+        raise CaptureError(msg)
+    places = zip(tree.paths, tree.modules, strict=True)
+    lazy = next((f"{path}.{name}" for path, module in places for name in _lazy_names(module)), None)
+    if lazy is not None:
+        name = lazy.removeprefix(".")
+        msg = f"{name} is lazy and has no shape yet; call the model once on real inputs before it is captured"
         raise CaptureError(msg)
     nested = [
         tensor
@@ -156,7 +158,11 @@ def _meets_nested(error: Exception | None) -> bool:
 
 def _lazy_names(module: nn.Module) -> list[str]:
     """The parameters and buffers of a module that have no shape yet."""
-    held = {**module._parameters, **module._buffers}
+    own = vars(module)
+    tables = [table for table in (own["_parameters"], own["_buffers"]) if table]
+    if all(_NEVER_LAZY.issuperset(map(type, table.values())) for table in tables):
+        return []
+    held = {**own["_parameters"], **own["_buffers"]}
     return [
         name
         for name, tensor in held.items()

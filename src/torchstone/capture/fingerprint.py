@@ -6,13 +6,14 @@ from functools import lru_cache, partial
 from itertools import accumulate, chain
 from operator import is_
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor, nn
 
 from torchstone.capture.describe import is_plain, is_plain_type
-from torchstone.capture.module_tree import ModuleTree, configuring, is_sizes, layer_numbers
+from torchstone.capture.layouts import is_sizes, layout_of
+from torchstone.capture.module_tree import ModuleTree, layer_numbers
 from torchstone.capture.shared_state import SharedState
 from torchstone.capture.state_views import identity_key, values_of
 from torchstone.capture.tables import TensorColumns
@@ -67,6 +68,10 @@ class Exchanged(dict[str, Any]):
         """All names and tensors."""
         return [(name, self[name]) for name in self]
 
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
+        """A copy that the model makes of a module is a plain one, of what runs: it is no part of the capture."""
+        return dict, (dict(self.items()),)
+
 
 @contextmanager
 def exchanged(modules: list[nn.Module], exchange: Exchange, let_go: Callable[[Tensor], None]) -> Iterator[None]:
@@ -74,7 +79,8 @@ def exchanged(modules: list[nn.Module], exchange: Exchange, let_go: Callable[[Te
 
     `let_go` is called with each tensor of before that no module holds any more, because another one took its place.
     """
-    before = [(vars(module), name, vars(module)[name]) for module in modules for name in _HOLDERS]
+    tables = [module.__dict__ for module in modules]
+    before = [(own, name, own[name]) for own in tables for name in _HOLDERS]
 
     def replaced(tensor: Tensor) -> None:
         if not any(tensor is one for attributes, name, _ in before for one in dict.values(attributes[name])):
@@ -91,11 +97,6 @@ def exchanged(modules: list[nn.Module], exchange: Exchange, let_go: Callable[[Te
             attributes[name] = entries
 
 
-def original_items(entries: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What a module held before anything was exchanged."""
-    return iter(dict.items(entries))
-
-
 # What of a module decides its trace: class, attributes, parameters and children, down to the leaves. Two modules with
 # equal fingerprints, called alike, run the same ops. So a fingerprint has everything that code can branch on, and no
 # more: values of weights are left out, since stand-in tensors have none to branch on; real buffers are in by value,
@@ -106,6 +107,7 @@ def original_items(entries: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 _DEEPEST = 8
 _LONGEST_COMPARED = 4096  # elements of a small real buffer that are compared by value
+_BEFORE_VALUES = 3  # parts of a key that stand before the values of attributes
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _HELD = ("_parameters", "_buffers", "_modules", *_HOOKS)  # dictionaries of a module that decide its fingerprint
 
@@ -132,6 +134,9 @@ class Fingerprint:
         self.key: Hashable = (key, ties)
 
 
+_Row = tuple[nn.Module, int, int, slice]  # a module, its key, the place after its last descendant, its tensors
+
+
 class _Reading:
     """The modules that a fingerprint was made from, and what they had: while they have the same objects, it holds.
 
@@ -146,7 +151,7 @@ class _Reading:
         self.lasting = True
         self.tensors: list[Tensor] = []
         self.numbers: list[int] = []
-        self.rows: list[_Row] = []  # the modules, in pre-order
+        self.rows: list[_Row] = []  # in pre-order
         self._dictionaries: list[dict[str, Any]] = []
         self._names: list[str] = []
         self._values: list[object] = []
@@ -154,7 +159,7 @@ class _Reading:
 
     def keep(self) -> None:
         """Remember what everything is now."""
-        held = [vars(row.module) for row in self.rows]
+        held = [vars(module) for module, _, _, _ in self.rows]
         self._dictionaries = [one for own in held for one in (own, *map(own.__getitem__, _HELD))]
         self._places = list(accumulate(map(len, self._dictionaries), initial=0))
         self._names = list(chain.from_iterable(self._dictionaries))
@@ -162,10 +167,10 @@ class _Reading:
 
     def fingerprint(self, place: int) -> Fingerprint | None:
         """The fingerprint of a module, if it has not changed."""
-        row = self.rows[place]
+        _, key, end, tensors = self.rows[place]
         each = 1 + len(_HELD)
-        now = self._dictionaries[place * each : row.end * each]
-        part = slice(self._places[place * each], self._places[row.end * each])
+        now = self._dictionaries[place * each : end * each]
+        part = slice(self._places[place * each], self._places[end * each])
         values = list(chain.from_iterable(map(dict.values, now)))
         if (
             len(values) != part.stop - part.start
@@ -173,19 +178,7 @@ class _Reading:
             or list(chain.from_iterable(now)) != self._names[part]
         ):
             return None
-        return Fingerprint(row.key, self.tensors[row.tensors], self.numbers[row.tensors])
-
-
-class _Row:
-    """One module of a reading."""
-
-    __slots__ = ("end", "key", "module", "tensors")
-
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-        self.key = -1
-        self.end = 0  # the place after its last descendant
-        self.tensors = slice(0)
+        return Fingerprint(key, self.tensors[tensors], self.numbers[tensors])
 
 
 class Fingerprints:
@@ -218,7 +211,7 @@ class Fingerprints:
         reading = found.reading
         if reading is not None and reading.lasting:
             reading.keep()
-            self._kept.update((id(row.module), (reading, place)) for place, row in enumerate(reading.rows))
+            self._kept.update((id(row[0]), (reading, place)) for place, row in enumerate(reading.rows))
         found.reading = None
 
     def forget_readings(self) -> None:
@@ -226,38 +219,38 @@ class Fingerprints:
         self._kept.clear()
 
     def _key(self, module: nn.Module, reading: _Reading) -> int:
-        attributes, rows = vars(module), reading.rows
+        attributes, kind, rows = module.__dict__, type(module), reading.rows
         if id(module) in self._hung_twice:
             reason = "module objects at several places of the tree"
             raise NoFingerprintError(reason, module)
         if any(map(attributes.get, _HOOKS)):  # what a hook does cannot be seen, and it may count or change each call
             reason = "hooks"
             raise NoFingerprintError(reason, module)
-        if type(module) not in self._classes:
-            self._classes.add(type(module))
-            self.shared.add_class(type(module))
-        row, first_tensor = _Row(module), len(reading.tensors)
-        rows.append(row)
-        layers = layer_numbers(module)
-        names = configuring(tuple(attributes))
-        if layers:
-            names = tuple([name for name in names if name not in layers])
-        values = [attributes[name] for name in names]
-        kinds = tuple(map(type, values))
-        for place in _special_places(kinds):
-            value = values[place]
-            if kinds[place] is not tuple or not is_sizes(value):
-                values[place] = self._special(value, module, reading)
-        parameters, buffers = attributes["_parameters"], attributes["_buffers"]
-        parts = [type(module), module.training, names, kinds, len(parameters), len(buffers), *values]
-        for entries in (parameters, buffers):
-            for name, tensor in original_items(entries) if entries else ():
-                parts += (name, None if tensor is None else self._held(tensor, reading))
+        if kind not in self._classes:
+            self._classes.add(kind)
+            self.shared.add_class(kind)
+        place, first_tensor = len(rows), len(reading.tensors)
+        rows.append((module, -1, 0, slice(0)))  # until everything below it was read
+        layout = layout_of(module)
+        parts: list[object] = [kind, module.training, layout.deciding]
+        parts += layout.pick_deciding(tuple(attributes.values()))
+        for special in layout.deciding_special:
+            value = parts[_BEFORE_VALUES + special]
+            if type(value) is not tuple or not is_sizes(value):
+                parts[_BEFORE_VALUES + special] = self._special(value, module, reading)
+        if layout.numbers:
+            layers = layer_numbers(module)
+            parts += [(name, attributes[name]) for name in layout.numbers if name not in layers]
+        for name in ("_parameters", "_buffers"):
+            entries = attributes[name]
+            parts.append(len(entries))
+            for held, tensor in dict.items(entries) if entries else ():  # not what stands in for them
+                parts += (held, None if tensor is None else self._held(tensor, reading))
         for name, child in attributes["_modules"].items():
             parts += (name, None if child is None else self._key(child, reading))
-        row.key = self._numbers.setdefault(tuple(parts), len(self._numbers))
-        row.end, row.tensors = len(rows), slice(first_tensor, len(reading.tensors))
-        return row.key
+        key = self._numbers.setdefault(tuple(parts), len(self._numbers))
+        rows[place] = (module, key, len(rows), slice(first_tensor, len(reading.tensors)))
+        return key
 
     def _special(self, value: Any, module: nn.Module, reading: _Reading) -> Hashable:
         """An attribute that is more than a plain value; a method of the module itself is known by its function."""

@@ -5,9 +5,7 @@ only the capture refers to it. Reference counts say so: those that the capture a
 are known, and all others are the model's or its user's, be they in local variables, lists, views or autograd nodes.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Collection, Iterator
 from operator import sub
 from sys import getrefcount
 from typing import Any
@@ -15,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchstone.capture.module_tree import configuring
+from torchstone.capture.layouts import CONTAINERS, GROWING
+from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.tables import storage_pointer
 
-_GROWING = frozenset({list, dict, OrderedDict})
-_CONTAINERS = _GROWING | {tuple}
+_ATOMS = frozenset({int, float, bool, str, type(None)})
 _DEEPEST = 3  # containers in containers that are looked into
 
 
@@ -54,11 +52,11 @@ class KeptTensors:
     that an attribute was replaced, so these are asked for each time: tensors and what contains tensors.
     """
 
-    def __init__(self, modules: list[nn.Module]) -> None:
+    def __init__(self, tree: ModuleTree) -> None:
         """Look at what there is, before the capture refers to any of it."""
-        self._asked = {id(value): _Kept(value) for value in _attributes_of(modules)}
+        self._asked = {id(value): _Kept(value) for value in _attributes_of(tree)}
         self._kept = self._asked.copy()
-        held = {id(tensor): tensor for tensor in _held_by(modules) if id(tensor) not in self._asked}
+        held = {id(tensor): tensor for tensor in _held_by(tree.modules) if id(tensor) not in self._asked}
         # Most of these are never asked for: each gets an object of its own when it is.
         self._held: list[Tensor] = list(held.values())
         self._places = dict(zip(held, range(len(held)), strict=True))
@@ -126,7 +124,7 @@ class KeptTensors:
     def _ask_for_parts(self, container: object) -> None:
         """What is in a container that only the capture has is referred to by that, and not by the model."""
         for part in _parts(container):
-            if issubclass(type(part), Tensor) or type(part) in _CONTAINERS:
+            if issubclass(type(part), Tensor) or type(part) in CONTAINERS:
                 self._ask_for(part).alone += 1
 
 
@@ -137,45 +135,45 @@ def _uses(pointer: int) -> int:
 
 def _held_by(modules: list[nn.Module]) -> Iterator[Tensor]:
     """The parameters and buffers."""
+    held: list[Tensor | None] = []
     for module in modules:
-        held: Iterator[Tensor | None] = chain(module._parameters.values(), module._buffers.values())
-        yield from (tensor for tensor in held if tensor is not None)
+        held += module._parameters.values()
+        held += module._buffers.values()
+    return (tensor for tensor in held if tensor is not None)
 
 
-def _attributes_of(modules: list[nn.Module]) -> Iterator[object]:
+def _attributes_of(tree: ModuleTree) -> Iterator[object]:
     """The other attributes, and what is in those that are copied: tensors, and what may contain some."""
-    no_tensors: set[type] = set()
-    for module in modules:
+    for module, layout in zip(tree.modules, tree.layouts, strict=True):
         attributes = vars(module)
-        values = list(map(attributes.__getitem__, configuring(tuple(attributes))))
-        kinds = {*map(type, values)}
-        if kinds <= no_tensors:
-            continue
-        no_tensors |= {kind for kind in kinds if kind not in _CONTAINERS and not issubclass(kind, Tensor)}
-        for value in values:
-            if type(value) in no_tensors:
+        for name in layout.tensors:
+            yield attributes[name]
+        for name in layout.containing:
+            value = attributes[name]
+            parts = _parts(value)
+            if _ATOMS.issuperset(map(type, parts)) and (parts or type(value) is tuple):  # sizes, names
                 continue
-            parts = {*map(type, _parts(value))}
-            if not parts or not parts <= no_tensors:  # most are sizes
-                no_tensors |= {kind for kind in parts if kind not in _CONTAINERS and not issubclass(kind, Tensor)}
-                yield from filter(_may_contain, (value, *(_parts(value) if type(value) in _GROWING else ())))
+            if type(value) in GROWING:
+                yield from filter(_may_contain, (value, *parts))
+            elif _may_contain(value):
+                yield value
 
 
 def _may_contain(value: object) -> bool:
     """Whether a value is a tensor, contains some or is empty now."""
-    return (type(value) in _GROWING and not value) or any(_tensors_in(value, 0))
+    return (type(value) in GROWING and not value) or any(_tensors_in(value, 0))
 
 
 def _tensors_in(value: object, depth: int) -> Iterator[bool]:
     """Something for each tensor in a value."""
     if issubclass(type(value), Tensor):  # some objects raise when they are asked for their class
         yield True
-    elif type(value) in _CONTAINERS and depth < _DEEPEST:
+    elif type(value) in CONTAINERS and depth < _DEEPEST:
         for part in _parts(value):
             yield from _tensors_in(part, depth + 1)
 
 
-def _parts(container: object) -> Iterable[object]:
+def _parts(container: object) -> Collection[object]:
     if isinstance(container, dict):
         return container.values()
     return container if isinstance(container, list | tuple) else ()

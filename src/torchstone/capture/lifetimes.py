@@ -150,6 +150,15 @@ class Lifetimes:
                 for _ in range(self._lasting.pop(storage, 1)):
                     self._free(storage)
 
+    def _settle_before(self, rise: int) -> None:
+        """Settle before the live bytes rise, where that can make a difference.
+
+        What went cannot come back, and the most that there were is the same without it while the live bytes with it do
+        not rise above that. An allocator looks at each block that is free.
+        """
+        if self._live_bytes + rise > self._most_bytes or self._allocator is not None:
+            self.settle()
+
     def simulate_allocator(self) -> None:
         """Also find what a caching allocator reserves; for a run in which each op really runs."""
         self._allocator = CachingAllocator()
@@ -204,17 +213,21 @@ class Lifetimes:
         self._live_bytes -= old_size
         self._give_back(old_block)
 
-    def lasts(self, storage: int, memory: UntypedStorage) -> None:
-        """Memory is there to the end; it may have been seen before, through another tensor."""
-        self._holders[storage] = self._holders.get(storage, 0) + 1
-        self._lasting[storage] = self._lasting.get(storage, 0) + 1
-        if self._holders[storage] > 1:
-            return
-        self._places[memory._cdata] = storage
-        self._begin(storage, memory.nbytes())
+    def lasts(self, memory: UntypedStorage, new: int) -> int:
+        """Memory is there to the end; gives its number: a new one, unless it was seen through another tensor."""
+        pointer = memory._cdata
+        storage = self._places.get(pointer)
+        if storage is not None:
+            self._holders[storage] = self._holders.get(storage, 0) + 1
+            self._lasting[storage] = self._lasting.get(storage, 0) + 1
+            return storage
+        self._places[pointer] = new
+        self._holders[new] = self._lasting[new] = 1
+        self._begin(new, memory.nbytes())
+        return new
 
     def _begin(self, storage: int, size: int) -> None:
-        self.settle()
+        self._settle_before(size)
         self._sizes[storage] = size
         self._live_bytes += size
         self._most_bytes = max(self._most_bytes, self._live_bytes)
@@ -267,7 +280,7 @@ class Lifetimes:
 
     def rises(self, rise: int) -> None:
         """A call that does not run would have raised the live bytes by this for a time."""
-        self.settle()
+        self._settle_before(rise)
         self._most_bytes = max(self._most_bytes, self._live_bytes + rise)
 
     def close(self) -> None:

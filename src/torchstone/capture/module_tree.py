@@ -6,7 +6,7 @@ import linecache
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache, lru_cache
 from types import CodeType, FrameType
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from torchstone.capture.describe import class_path, describe_plain
+from torchstone.capture.layouts import LAYER_NUMBERS, Layout, is_sizes, layout_of
 from torchstone.record.module import Module, Parameter, Source
 from torchstone.record.value import Items, Opaque, Value
 
@@ -112,11 +113,6 @@ def _parses(block: list[str]) -> bool:
 # one use that does no harm.
 
 
-LAYER_NUMBERS = frozenset(
-    {"layer_idx", "layer_id", "layer_index", "layer_number", "layer_num", "block_idx", "block_index"}
-)
-
-
 def layer_numbers(module: nn.Module) -> dict[str, int]:
     """The attributes of a module that number the layer it is in."""
     attributes = vars(module)
@@ -139,7 +135,7 @@ class IndexReads:
         self._is_state = is_state
 
     @contextmanager
-    def watching(self, modules: list[nn.Module]) -> Iterator[None]:
+    def watching(self, modules: Iterable[nn.Module]) -> Iterator[None]:
         """While open, reads of layer numbers of these modules are seen."""
         watched = {(type(module), name) for module in modules for name in layer_numbers(module)}
         with ExitStack() as undo:
@@ -235,10 +231,6 @@ def _root_name(node: ast.expr) -> str | None:
 _CONTAINERS = frozenset({nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict})
 _LONGEST_ATTRIBUTE = 32
 _MOST_KEPT = 20_000  # descriptions of modules
-_KNOWN_BY_VALUE = frozenset({int, bool, str, type(None)})  # together with their types
-_SIZES = frozenset({(int,) * length for length in range(1, 5)})
-# What every module has for its own bookkeeping; the last is there while calls are intercepted, or after compile().
-_BOOKKEEPING = frozenset(vars(nn.Module())) | {"training", "_compiled_call_impl"}
 
 
 def is_of_torch(module: nn.Module) -> bool:
@@ -255,7 +247,7 @@ def _runs_no_line(module: nn.Module) -> bool:
     own = vars(module)
     forward = type(module).forward
     return (
-        is_of_torch(module)
+        (is_of_torch(module) or type(module) is nn.Sequential)  # which does nothing but call its parts
         and "forward" not in own
         and getattr(forward, "__module__", "").startswith("torch.")
         and not any(map(own.get, _CALL_HOOKS))
@@ -269,6 +261,7 @@ class ModuleTree:
 
     def __init__(self, model: nn.Module) -> None:
         self.modules: list[nn.Module] = []
+        self.layouts: list[Layout] = []  # of their attributes as they are before a run, and after it
         self.paths: list[str] = []
         self.parents: list[int] = []
         self.other_paths: dict[int, list[str]] = {}
@@ -288,13 +281,19 @@ class ModuleTree:
         self.paths.append(path)
         self.parents.append(parent)
         self._ends.append(0)
-        self._layers.append(set(layer_numbers(module).values()))
+        layout = layout_of(module)
+        self.layouts.append(layout)
+        self._layers.append(set(layer_numbers(module).values()) if layout.numbers else set())
         for name, child in module._modules.items():
             if child is not None:
                 self._walk(child, f"{path}.{name}" if path else name, number)
         self._ends[number] = len(self.modules)
         if parent >= 0:
             self._layers[parent] |= self._layers[number]
+
+    def with_layer_numbers(self) -> Iterator[nn.Module]:
+        """The modules that may have the number of their layer."""
+        return (module for module, layout in zip(self.modules, self.layouts, strict=True) if layout.numbers)
 
     def layer_of(self, module: nn.Module) -> int | None:
         """The number of the layer that a module is or lies in; None where it belongs to none or to several."""
@@ -327,14 +326,9 @@ class ModuleTree:
 
     def held_tensors(self) -> Iterator[tuple[str, str, Tensor]]:
         """Kind, path and tensor of every parameter, buffer and attribute that is a tensor, in order."""
-        no_tensors: set[type] = set()
-        for module, path in zip(self.modules, self.paths, strict=True):
+        for module, path, layout in zip(self.modules, self.paths, self.layouts, strict=True):
             own = vars(module)
-            kinds = {*map(type, own.values())}
-            constants = {}
-            if not kinds <= no_tensors:
-                constants = {name: own[name] for name in configuring(tuple(own)) if issubclass(type(own[name]), Tensor)}
-                no_tensors |= {kind for kind in kinds if not issubclass(kind, Tensor)}
+            constants = {name: own[name] for name in layout.tensors} if layout.tensors else {}
             for kind, held in (("parameter", own["_parameters"]), ("buffer", own["_buffers"]), ("constant", constants)):
                 for name, tensor in held.items() if held else ():
                     if tensor is not None:
@@ -344,7 +338,21 @@ class ModuleTree:
         """The modules as records, given the number of each parameter and buffer by its id."""
         attributes = AttributeRecords()
         classes = {kind: class_path(kind) for kind in set(map(type, self.modules))}
-        return tuple([self._record(number, attributes, numbers, classes) for number in range(len(self.modules))])
+        rows = zip(self.modules, self.layouts, self.paths, self.parents, strict=True)
+        return tuple([
+            Module(
+                path=path,
+                class_name=classes[type(module)],
+                parent=parent,
+                attributes=attributes.of(module, layout),
+                parameters=_parameters(module, numbers),
+                buffers=_buffers(module, numbers),
+                other_paths=tuple(self.other_paths.get(number, ())),
+                training=module.training,  # an attribute, or a property: a compiled module asks the one inside it
+                container=type(module) in _CONTAINERS,
+            )
+            for number, (module, layout, path, parent) in enumerate(rows)
+        ])  # fmt: skip
 
     def sources(self) -> dict[str, Source]:
         """Where each class is defined."""
@@ -352,47 +360,28 @@ class ModuleTree:
         found = ((class_path(cls), source_of(cls)) for cls in classes)
         return {name: source for name, source in found if source is not None}
 
-    def _record(
-        self,
-        number: int,
-        attributes: "AttributeRecords",
-        numbers: Mapping[int, int],
-        classes: Mapping[type[nn.Module], str],
-    ) -> Module:
-        module = self.modules[number]
-        own = vars(module)
-        parameters, buffers = own["_parameters"], own["_buffers"]
-        return Module(
-            path=self.paths[number],
-            class_name=classes[type(module)],
-            parent=self.parents[number],
-            attributes=attributes.of(module),
-            parameters=tuple(
-                [
-                    Parameter(name=name, tensor=numbers[id(tensor)], trainable=tensor.requires_grad)
-                    for name, tensor in parameters.items()
-                    if tensor is not None
-                ]
-            )
-            if parameters
-            else (),
-            buffers=tuple(
-                [
-                    Parameter(
-                        name=name,
-                        tensor=numbers[id(tensor)],
-                        persistent=name not in own["_non_persistent_buffers_set"],
-                    )
-                    for name, tensor in buffers.items()
-                    if tensor is not None
-                ]
-            )
-            if buffers
-            else (),
-            other_paths=tuple(self.other_paths[number]) if number in self.other_paths else (),
-            training=module.training,  # an attribute, or a property: what torch.compile gives asks the module inside
-            container=type(module) in _CONTAINERS,
-        )
+
+def _parameters(module: nn.Module, numbers: Mapping[int, int]) -> tuple[Parameter, ...]:
+    held = module.__dict__["_parameters"]
+    if not held:
+        return ()
+    return tuple([
+        Parameter(name=name, tensor=numbers[id(tensor)], trainable=tensor.requires_grad)
+        for name, tensor in held.items()
+        if tensor is not None
+    ])  # fmt: skip
+
+
+def _buffers(module: nn.Module, numbers: Mapping[int, int]) -> tuple[Parameter, ...]:
+    own = module.__dict__
+    held, passing = own["_buffers"], own["_non_persistent_buffers_set"]
+    if not held:
+        return ()
+    return tuple([
+        Parameter(name=name, tensor=numbers[id(tensor)], persistent=name not in passing)
+        for name, tensor in held.items()
+        if tensor is not None
+    ])  # fmt: skip
 
 
 class AttributeRecords:
@@ -406,56 +395,30 @@ class AttributeRecords:
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], tuple[tuple[str, Value], ...]] = {}
-        self._values: list[list[object]] = []  # that the ids of known ones are ids of
+        self._values: list[tuple[object, ...]] = []  # that the ids of known ones are ids of
 
-    def of(self, module: nn.Module) -> tuple[tuple[str, Value], ...]:
+    def of(self, module: nn.Module, layout: Layout) -> tuple[tuple[str, Value], ...]:
         """The attributes of one module that can be written down."""
-        attributes = vars(module)
-        names = _public(tuple(attributes))
-        values = list(map(attributes.__getitem__, names))
-        kinds = tuple(map(type, values))
-        parts = values.copy()
+        values = layout.pick_public(tuple(module.__dict__.values()))
+        parts: list[object] = [layout.public, *values]
         table = self._lasting
-        for place in _places_known_by_id(kinds):
-            value, kind = values[place], kinds[place]
-            if kind is float:  # two may be equal and differ by their sign
-                parts[place] = repr(value)
-            elif kind is not tuple or not is_sizes(value):
-                parts[place] = id(value)
+        for place in layout.public_special:
+            value = values[place]
+            if type(value) is float:  # two may be equal and differ by their sign
+                parts[place + 1] = repr(value)
+            elif type(value) is not tuple or not is_sizes(value):
+                parts[place + 1] = id(value)
                 table = self._known
-        key = (names, kinds, *parts)
+        key = tuple(parts)
         known = table.get(key)
         if known is None:
             if table is self._known:
                 self._values.append(values)
             elif len(table) >= _MOST_KEPT:
                 table.clear()
-            described = [(name, _configuration(value)) for name, value in zip(names, values, strict=True)]
+            described = [(name, _configuration(value)) for name, value in zip(layout.public_names, values, strict=True)]
             known = table[key] = tuple([pair for pair in described if type(pair[1]) is not Opaque])
         return known
-
-
-@lru_cache(maxsize=4096)
-def _places_known_by_id(kinds: tuple[type, ...]) -> tuple[int, ...]:
-    """Which of some values cannot be compared as they are."""
-    return tuple(place for place, kind in enumerate(kinds) if kind not in _KNOWN_BY_VALUE)
-
-
-@cache
-def _public(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Of the names of a module's attributes, those that are written down."""
-    return tuple(name for name in configuring(names) if name[0] != "_")
-
-
-def is_sizes(value: tuple[object, ...]) -> bool:
-    """Whether a tuple has nothing but integers, as kernel sizes have: it is then known by its value."""
-    return tuple(map(type, value)) in _SIZES
-
-
-@cache
-def configuring(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Of the names of a module's attributes, those that configure it; the same few tuples come again and again."""
-    return tuple(name for name in names if name not in _BOOKKEEPING)
 
 
 def _configuration(value: Any) -> Value:

@@ -1,7 +1,6 @@
 """The op recorder: a dispatch mode that sees every op that reaches a kernel and writes it down with its schema."""
 
 import sys
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -15,7 +14,7 @@ from torchstone.backends.interception import KernelOpMode, OpArguments, OpKeywor
 from torchstone.capture.backward_in_place import RunningNode, in_place_twin, is_called_by_engine
 from torchstone.capture.call_sites import CallSites
 from torchstone.capture.describe import Describer
-from torchstone.capture.tables import TensorColumns, storage_pointer, without
+from torchstone.capture.tables import TensorColumns, pick, spans_without, storage_pointer, without
 from torchstone.record.op import OpSignature, OpTable
 from torchstone.record.value import Argument, show_value
 
@@ -114,6 +113,7 @@ def map_tensors(change: Callable[[Tensor], Tensor], value: object) -> Any:
 
 _KEYS = frozenset({int, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
 _PLAIN = frozenset({float, bool, complex})  # equal to numbers of other types
+_WITHOUT_VALUES = frozenset({FakeTensor})
 
 
 _VIEW_WRITTEN = (
@@ -164,17 +164,17 @@ class OpColumns:
 
     def freeze_sites(self, copied: Sequence[range] = ()) -> tuple[int, ...]:
         """The call sites of the rows that `freeze` keeps."""
-        return tuple([self.sites[bisect_left(self.rows, number)] for number in without(self.rows, copied)])
+        return tuple(pick(self.sites, spans_without(self.rows, copied)))
 
     def freeze(self, copied: Sequence[range] = ()) -> OpTable:
         """The columns without calls that turned out to be copies, as a record."""
-        places = [bisect_left(self.rows, number) for number in without(self.rows, copied)]
+        spans = spans_without(self.rows, copied)
         return OpTable(
             signatures=tuple(self.signatures),
-            signature_of=tuple([self.signature_of[place] for place in places]),
-            inputs=tuple([self.inputs[place] for place in places]),
-            outputs=tuple([self.outputs[place] for place in places]),
-            module_calls=tuple([self.module_calls[place] for place in places]),
+            signature_of=tuple(pick(self.signature_of, spans)),
+            inputs=tuple(pick(self.inputs, spans)),
+            outputs=tuple(pick(self.outputs, spans)),
+            module_calls=tuple(pick(self.module_calls, spans)),
             writes={number: self.writes[number] for number in without(list(self.writes), copied)},
             forward_calls=len(self) if self.forward_calls is None else self.forward_calls,
         )
@@ -266,8 +266,9 @@ class OpRecorder(KernelOpMode):
         key = (schema, given.key_of(args), given.key_of(kwargs) if kwargs else None)
         call = tensors.known.call_number(key) if given.lasting else None
         inputs = self._number_inputs(given.tensors)
-        for tensor in _written_by(schema, args, kwargs) if schema.written else ():
-            self.before_write(tensor)
+        if schema.written and not _WITHOUT_VALUES.issuperset(map(type, given.tensors)):
+            for tensor in _written_by(schema, args, kwargs):
+                self.before_write(tensor)
         try:
             result = world.execute(func, args, kwargs, None if schema.written else call)
         except BaseException as error:
@@ -421,12 +422,16 @@ class OpRecorder(KernelOpMode):
             )
         signature = known.signatures.get(key)
         if signature is None:
-            keys = dict(zip(schema.argument_names, given[1][1:], strict=False))
-            keys |= given[2][1:] if kwargs else ()
-            arguments = [
-                known.argument(name, keys[name], value) if name in keys else schema.default(name)
-                for name, value in _bind(schema, args, kwargs)
-            ]
+            names = schema.argument_names
+            if kwargs:
+                keys = {**dict(zip(names, given[1][1:], strict=False)), **dict(given[2][1:])}
+                arguments = [
+                    known.argument(name, keys[name], value) if name in keys else schema.default(name)
+                    for name, value in _bind(schema, args, kwargs)
+                ]
+            else:
+                arguments = list(map(known.argument, names, given[1][1:], args))
+                arguments += map(schema.default, names[len(args) :])
             output = known.argument("", key[1], result).value
             signature = known.signatures[key] = OpSignature(op=schema.name, arguments=tuple(arguments), output=output)
         return signature

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, filterfalse
 from operator import is_
 from threading import Lock, get_ident
 from types import TracebackType
@@ -23,6 +24,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.describe import Describer
+from torchstone.capture.layouts import layout_of
+from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.tables import renew
 from torchstone.capture.tensor_modes import RealWorld, StandInWorld
 
@@ -317,22 +320,21 @@ def process_kept(*, grad: bool) -> Iterator[None]:
 
 
 @contextmanager
-def modules_kept(modules: list[nn.Module], *, real: bool) -> "Iterator[KeptModules]":
+def modules_kept(tree: ModuleTree, *, real: bool) -> "Iterator[KeptModules]":
     """Attributes, hooks, buffers and gradients of the modules are as before when this closes.
 
     Meanwhile no parameter has a gradient, as stand-ins have none: that of an earlier step would be added to.
     """
-    before = KeptModules(modules)
+    before = KeptModules(tree, real=real)
+    modules = tree.modules if real else ()
     gradients: dict[Tensor, Tensor | None] = {
         parameter: parameter.grad
-        for module in (modules if real else ())  # stand-ins have gradients of their own
+        for module in modules  # stand-ins have gradients of their own
         for parameter in module._parameters.values()
         if parameter is not None
     }
     gradients |= {constant: constant.grad for constant in before.constants if constant.is_leaf}
-    buffers = (
-        [buffer for module in modules for buffer in module._buffers.values() if buffer is not None] if real else []
-    )
+    buffers = [buffer for module in modules for buffer in module._buffers.values() if buffer is not None]
     values = [(buffer, buffer._version, buffer.detach().clone()) for buffer in buffers]
     try:
         for parameter in gradients:
@@ -356,59 +358,54 @@ def _restore_values(buffer: Tensor, version: int, value: Tensor) -> None:
             buffer.copy_(value)
 
 
-_DICTIONARIES = frozenset({dict, OrderedDict})
+_INTERCEPTED = 1  # attribute that a module has while its calls are intercepted
 
 
 class KeptModules:
     """The attributes of modules and what stands in those of them that are dictionaries, hooks among them, or lists."""
 
-    def __init__(self, modules: list[nn.Module]) -> None:
-        self._filled: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        self._empty: list[Any] = []  # dictionaries, lists and sets
-        self._lists: list[tuple[list[Any], list[Any]]] = []
+    def __init__(self, tree: ModuleTree, *, real: bool) -> None:
+        self._modules = tree.modules
         self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []  # of each module
-        self._sets: list[tuple[set[object], set[object]]] = []
         self.constants: list[Tensor] = []  # attributes that are tensors
-        self._trained: list[tuple[Tensor, bool]] = []  # tensors, and whether they require a gradient
-        for module in modules:
-            attributes = vars(module)
-            self._trained += [(one, one.requires_grad) for one in dict.values(module._parameters) if one is not None]
+        dictionaries: list[dict[str, Any]] = []
+        tables: list[Any] = []  # ordered dictionaries, in which modules have their hooks, lists and sets
+        for module, layout in zip(tree.modules, tree.layouts, strict=True):
+            attributes = module.__dict__
+            values = tuple(attributes.values())
             self._attributes.append((attributes, attributes.copy()))
-            self._filled.append(self._attributes[-1])
-            for value in attributes.values():
-                if type(value) in _DICTIONARIES:
-                    if value:
-                        self._filled.append((value, value.copy()))
-                    else:
-                        self._empty.append(value)
-                elif type(value) is list:
-                    if value:
-                        self._lists.append((value, value.copy()))
-                    else:
-                        self._empty.append(value)
-                elif type(value) is set:
-                    if value:
-                        self._sets.append((value, value.copy()))
-                    else:
-                        self._empty.append(value)
-                elif type(value) is Tensor:
-                    self.constants.append(value)
-        self._trained += [(constant, constant.requires_grad) for constant in self.constants]
+            dictionaries += layout.dictionaries(values)
+            tables += layout.tables(values)
+            self.constants += [attributes[name] for name in layout.tensors if type(attributes[name]) is Tensor]
+        self._empty: list[Any] = [*filterfalse(None, dictionaries), *filterfalse(None, tables)]
+        filled: list[Any] = list(filter(None, tables))
+        self._filled = [(one, one.copy()) for one in filter(None, dictionaries)]
+        self._filled += [(one, one.copy()) for one in filled if type(one) is OrderedDict]
+        self._lists: list[tuple[list[Any], list[Any]]] = [(one, one.copy()) for one in filled if type(one) is list]
+        self._sets: list[tuple[set[object], set[object]]] = [(one, one.copy()) for one in filled if type(one) is set]
+        # Stand-ins have a flag of their own.
+        trained = [one for module in tree.modules for one in module._parameters.values()] if real else []
+        held = (one for one in (*trained, *self.constants) if one is not None)
+        self._trained = [(one, one.requires_grad) for one in held]
 
     def new_tensors(self) -> Iterator[tuple[int, str, Tensor]]:
-        """The place of a module, the name and the tensor of each attribute and buffer that is another one by now."""
-        no_tensors: set[type] = set()
-        for place, (now, before) in enumerate(self._attributes):
-            kinds = {*map(type, now.values())}
-            if not kinds <= no_tensors:
-                no_tensors |= {kind for kind in kinds if not issubclass(kind, Tensor)}
-                held: list[tuple[str, Tensor | None]] = [one for one in now.items() if issubclass(type(one[1]), Tensor)]
-            else:
-                held = []
-            if now["_buffers"]:
-                held += dict.items(now["_buffers"])  # as modules hold them, not as they are looked at
+        """The place of a module, the name and the tensor of each attribute and buffer that is another one by now.
+
+        A capture itself puts other tables in the place of those of parameters and buffers, where there are any. So one
+        look at all values tells most modules apart from those of which an attribute changed.
+        """
+        for place, (module, (now, before)) in enumerate(zip(self._modules, self._attributes, strict=True)):
+            buffers, known = now["_buffers"], before["_buffers"]
+            if buffers is known:  # it had none
+                known = {}
+            own = len(before) - bool(before["_parameters"]) - bool(known)
+            held: list[tuple[str, Tensor | None]] = []
+            if sum(map(is_, now.values(), before.values())) != own or len(now) > len(before) + _INTERCEPTED:
+                held += [(name, now[name]) for name in layout_of(module).tensors]
+            if len(buffers) != len(known) or not all(map(is_, dict.values(buffers), dict.values(known))):
+                held += dict.items(buffers)  # as modules hold them, not as they are looked at
             for name, value in held:
-                if value is not None and value is not before.get(name, before["_buffers"].get(name)):
+                if value is not None and value is not before.get(name, known.get(name)):
                     yield place, name, value
 
     def restore(self) -> None:
@@ -425,8 +422,8 @@ class KeptModules:
         for container, parts in self._lists:
             if len(container) != len(parts) or not all(map(is_, container, parts)):
                 container[:] = parts
-        for dictionary, before in self._filled:
-            if len(dictionary) != len(before) or not all(map(is_, dictionary.values(), before.values())):
+        for dictionary, before in chain(self._attributes, self._filled):
+            if [*dictionary] != [*before] or not all(map(is_, dictionary.values(), before.values())):
                 dictionary.clear()
                 dictionary.update(before)
 

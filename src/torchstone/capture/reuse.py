@@ -184,7 +184,7 @@ class Reuse:
     def watching(self) -> Iterator[None]:
         """While open, reads of layer numbers are seen."""
         self._modes_around = (_function_modes(), _dispatch_modes() + 1)  # the recorder is still to be opened
-        with self._index_reads.watching(self._tree.modules):
+        with self._index_reads.watching(self._tree.with_layer_numbers()):
             yield
 
     def close(self) -> None:

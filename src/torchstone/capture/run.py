@@ -248,8 +248,8 @@ class Run:
             kept.callback(self._tensors.forget_marks)
             kept.enter_context(process_kept(grad=self._differentiable or self._backward is not None))
             kept.enter_context(LOOKS_WATCHED)
-            self._kept = KeptTensors(self._tree.modules)
-            modules = kept.enter_context(modules_kept(self._tree.modules, real=not self._world.stand_in))
+            self._kept = KeptTensors(self._tree)
+            modules = kept.enter_context(modules_kept(self._tree, real=not self._world.stand_in))
             written = WrittenTensors(self._tensors.was_there)
             self._recorder.before_write = written.save
             kept.enter_context(written.watching())
@@ -359,7 +359,6 @@ class Run:
         """One call of one module, taken over from an equal one where that is sound."""
         sites, reuse = self._sites, self._reuse
         outer = sites.runs_no_line
-        sites.runs_no_line = False
         sites.begin_call()
         try:
             asked = None if reuse is None else reuse.take_over(module, args, kwargs)

@@ -21,7 +21,7 @@ from weakref import ref
 from torch import Tensor, nn
 
 from torchstone.capture.describe import is_plain
-from torchstone.capture.module_tree import configuring
+from torchstone.capture.layouts import configuring
 from torchstone.foreign import foreign_code
 
 _MOST_CONTAINERS = 500  # that are looked into

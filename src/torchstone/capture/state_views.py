@@ -125,7 +125,9 @@ class _Entries:
     entry in Python would be most of a capture. Entries hold plain values and tensors; others are read each time.
     """
 
-    __slots__ = ("_attributes", "_container", "_entries", "_guards", "_ids", "_number", "_odd", "changing", "keys")
+    __slots__ = (
+        "_all_ids", "_attributes", "_container", "_entries", "_guards", "_ids", "_number", "_odd", "changing", "keys",
+    )  # fmt: skip
 
     def __init__(self, container: object, entries: list[object], number: Callable[[object], int]) -> None:
         self._container = container  # an id may be given again when its object is gone
@@ -133,6 +135,7 @@ class _Entries:
         self._number = number
         self._attributes: list[dict[str, object]] = [{}] * len(entries)
         self._ids: list[list[int]] = [[]] * len(entries)  # of what each entry holds
+        self._all_ids: list[int] | None = None  # one after another, while they are the same
         self._guards: list[object] = [None] * len(entries)
         self._odd: set[int] = set()
         self.keys = [0] * len(entries)
@@ -150,7 +153,9 @@ class _Entries:
         for place in changing | self._odd:
             self._read(place)
         # All values in one call, as a loop over them takes several times as long; `_read` made sure that it gives them.
-        if list(map(id, get_referents(*self._attributes))) != list(chain.from_iterable(self._ids)):
+        if self._all_ids is None:
+            self._all_ids = list(chain.from_iterable(self._ids))
+        if list(map(id, get_referents(*self._attributes))) != self._all_ids:
             for place, (now, before) in enumerate(zip(self._attributes, self._ids, strict=True)):
                 if list(map(id, now.values())) != before:
                     self._read(place)
@@ -164,11 +169,13 @@ class _Entries:
         known = bool(values) and all(is_plain(value) or isinstance(value, Tensor) for value in values)
         if known and list(map(id, get_referents(attributes))) == ids:
             self._odd.discard(place)
-            self._attributes[place], self._ids[place] = attributes, ids
             self._guards[place] = [self._guard(place, value) for value in values]
         else:
             self._odd.add(place)
-            self._attributes[place], self._ids[place], self._guards[place] = {}, [], None
+            attributes, ids, self._guards[place] = {}, [], None
+        if ids != self._ids[place]:
+            self._all_ids = None
+        self._attributes[place], self._ids[place] = attributes, ids
 
     def _guard(self, place: int, value: object) -> object:
         """Keeps the id of a plain value taken, and knows of a tensor when it dies: it is not to be kept alive."""

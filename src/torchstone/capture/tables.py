@@ -1,12 +1,13 @@
 """The tables of a trace while they grow: tensors and module calls, each distinct description kept once."""
 
 import inspect
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 from weakref import ref
 
 import msgspec
@@ -28,6 +29,7 @@ _MARK = "_torchstone_number"  # the table, the number of the tensor, and what ma
 _UNMARKED = (None, -1, None, False)
 _PLAIN = frozenset({Tensor, nn.Parameter, FakeTensor})
 _MOST_KEPT = 50_000  # descriptions and calls; some tens of MB
+T = TypeVar("T")
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -282,10 +284,8 @@ class TensorColumns:
 
     def _add_lasting(self, tensor: Tensor, kind: str, name: str) -> int:
         memory = tensor.untyped_storage()
-        storage = self.lifetimes.storage_at(memory._cdata)
-        if storage is None:
-            storage = self.new_storage()
-        self.lifetimes.lasts(storage, memory)
+        storage = self.lifetimes.lasts(memory, self.num_storages)
+        self.num_storages += storage == self.num_storages
         self._brought.add(storage)
         number = self._count
         self._count += 1
@@ -392,7 +392,7 @@ class TensorColumns:
 
     def freeze(self, copied: Sequence[range] = ()) -> TensorTable:
         """The columns without those copied as a record, specs in the order of their first tensor."""
-        recorded = without(list(self.spec_of), copied)
+        recorded = without(sorted(self.spec_of), copied)
         specs = [self.spec_of[number] for number in recorded]
         order = {spec: position for position, spec in enumerate(dict.fromkeys(specs))}
         kept = set(without([one.tensor for one in self._external], copied))
@@ -426,15 +426,21 @@ def _among(sorted_numbers: list[int], numbers: range) -> list[int]:
     return sorted_numbers[bisect_left(sorted_numbers, numbers.start) : bisect_left(sorted_numbers, numbers.stop)]
 
 
+def spans_without(numbers: Sequence[int], left_out: Sequence[range]) -> list[slice]:
+    """Where those of some ascending numbers stand that lie in none of some ranges, which do not overlap, in order."""
+    ends = [bisect_left(numbers, end) for one in left_out for end in (one.start, one.stop)]
+    bounds = [0, *ends, len(numbers)]
+    return [slice(bounds[place], bounds[place + 1]) for place in range(0, len(bounds), 2)]
+
+
 def without(numbers: Sequence[int], left_out: Sequence[range]) -> list[int]:
-    """The numbers that lie in none of some ranges, which do not overlap and stand in order."""
-    ends = [one.stop for one in left_out]
-    places = (bisect_right(ends, number) for number in numbers)
-    return [
-        number
-        for number, place in zip(numbers, places, strict=True)
-        if place == len(left_out) or number not in left_out[place]
-    ]
+    """Those of some ascending numbers that lie in none of some ranges."""
+    return pick(numbers, spans_without(numbers, left_out))
+
+
+def pick(values: Sequence[T], spans: Sequence[slice]) -> list[T]:
+    """The values in some spans."""
+    return list(chain.from_iterable([values[span] for span in spans]))
 
 
 def storage_pointer(tensor: Tensor) -> int | None:

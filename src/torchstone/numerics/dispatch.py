@@ -66,11 +66,11 @@ class KernelOpMode(TorchDispatchMode, ABC):
 
     def receive(self, func: KernelOp, types: Any, args: OpArguments = (), kwargs: OpKeywords | None = None) -> object:
         """Receive a call from torch; a mode that is only open while nothing is compiled may do so directly."""
+        if func is _DEVICE_QUERY:
+            return args[0].device
         if types and any(map(computes_itself, types)):
             return NotImplemented  # torch then asks the class of the tensor, with this mode open
         kwargs = kwargs or {}
-        if func is _DEVICE_QUERY:
-            return args[0].device
         if isinstance(func, OpOverload) and is_composite(func):
             with self:  # torch leaves the mode while it runs: enter it again, to see the parts
                 return func.decompose(*args, **kwargs)
