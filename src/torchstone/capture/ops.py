@@ -266,9 +266,8 @@ class OpRecorder(KernelOpMode):
         key = (schema, given.key_of(args), given.key_of(kwargs) if kwargs else None)
         call = tensors.known.call_number(key) if given.lasting else None
         inputs = self._number_inputs(given.tensors)
-        if schema.written and not _WITHOUT_VALUES.issuperset(map(type, given.tensors)):
-            for tensor in _written_by(schema, args, kwargs):
-                self.before_write(tensor)
+        if schema.written:
+            self._tell_of_writes(schema, given.tensors, args, kwargs)
         try:
             result = world.execute(func, args, kwargs, None if schema.written else call)
         except BaseException as error:
@@ -300,6 +299,14 @@ class OpRecorder(KernelOpMode):
             self.ops.signatures.append(self._described(schema, (args, kwargs, result), key, whole_key))
         self._append(signature, inputs, outputs, written)
         return result
+
+    def _tell_of_writes(
+        self, schema: OpSchema, given: list[Tensor], args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> None:
+        if _WITHOUT_VALUES.issuperset(map(type, given)):
+            return
+        for tensor in _written_by(schema, args, kwargs):
+            self.before_write(tensor)
 
     def _twin_of(self, schema: OpSchema, args: OpArguments, kwargs: OpKeywords) -> OpOverload | None:
         """The op in place that a real backward pass calls in the place of this one, because no mode looks on."""
