@@ -127,7 +127,7 @@ def _inside(value: Any, seen: set[int], depth: int) -> Iterator[Any]:
                 yield from _inside(part, seen, depth + 1)
 
 
-def parts_of(container: Any) -> Collection[Any]:
+def parts_of(container: Collection[object]) -> Collection[object]:
     """The values in a container."""
     return container.values() if isinstance(container, dict) else container
 
