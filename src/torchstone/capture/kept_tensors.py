@@ -160,7 +160,7 @@ def _attributes_of(tree: ModuleTree) -> Iterator[object]:
                 yield value
 
 
-def _inner_tensors_of(tree: ModuleTree) -> Iterator[Tensor]:
+def _inner_tensors_of(tree: ModuleTree) -> Iterator[object]:
     """The tensors in containers and objects that attributes reach: these are copied, too."""
     for container in inner_containers(tree.modules, tree.layouts):
         yield from (part for part in parts_of(container) if issubclass(type(part), Tensor))
