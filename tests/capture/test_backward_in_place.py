@@ -168,3 +168,22 @@ def test_the_values_of_gradients_are_those_of_a_real_run() -> None:
     _expect_the_step_of_a_real_run(compute, ("cpu",))
     assert seen[0] == seen[-1]
     assert len(seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("compute", "mode", "said"),
+    [
+        (lambda h: h.prod(0), "cpu", "gradients of prod"),
+        (lambda h: h.cumprod(0), "fake", "cumprod"),
+        (lambda h: h.cumsum(0), "fake", ""),
+    ],
+)
+def test_a_formula_that_depends_on_values_is_named(compute: Callable[[Tensor], Tensor], mode: str, said: str) -> None:
+    trace = capture(_Weighted(compute), torch.ones(_SIDE, _SIDE), mode, backward=True)
+    assert [said in note for note in trace.notes] == [True] * bool(said)
+
+
+@pytest.mark.parametrize("mode", ["fake", "cpu"])
+def test_memory_that_a_kernel_keeps_for_the_backward_pass_is_named_where_it_is_not_counted(mode: str) -> None:
+    trace = capture(nn.LSTM(8, 8), torch.ones(3, 2, 8), mode, backward=True)
+    assert any("oneDNN" in note for note in trace.notes) == (mode == "fake")

@@ -2,7 +2,7 @@
 
 import random
 import warnings
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -24,6 +24,15 @@ class _Slots:
         self.state = torch.ones(3)
 
 
+class _State:
+    """A cache, say."""
+
+    def __init__(self) -> None:
+        self.keys, self.length = torch.ones(2, 4), 0
+        self.layers: list[dict[str, Tensor]] = [{"keys": torch.ones(2)}]
+        self.seen: defaultdict[str, int] = defaultdict(int)
+
+
 class _Net(nn.Module):
     """Holds tensors wherever code may hold them, and lets `act` loose on itself."""
 
@@ -43,7 +52,7 @@ class _Net(nn.Module):
         self.states = [torch.arange(3.0), torch.arange(2)]
         self.named = {"a": torch.ones(2), "deep": [{"x": torch.ones(3)}]}
         self.queue, self.pair = deque([torch.ones(2)]), (torch.ones(2),)
-        self.slots = _Slots()
+        self.slots, self.cache = _Slots(), _State()
         self.adam = torch.optim.Adam([self.linear.weight, self.weight], foreach=False)
         for parameter in (self.linear.weight, self.weight):
             parameter.grad = torch.full_like(parameter, 2.0)
@@ -76,6 +85,15 @@ def _interrupts(net: Any, x: Tensor) -> None:
     raise KeyboardInterrupt
 
 
+def _fills_cache(net: Any, x: Tensor) -> None:
+    cache = net.cache
+    cache.keys, cache.length = torch.cat([cache.keys, x]), 3
+    cache.layers[0]["keys"] = x
+    cache.layers.append({"keys": x})
+    cache.seen["first"] += 1
+    cache.new = x
+
+
 def _adds(net: Any, _: Tensor) -> Tensor:
     net.state += 1
     added: Tensor = net.state
@@ -101,6 +119,10 @@ _ACTS: dict[str, Callable[[Any, Tensor], object]] = {
     "deep": lambda net, _: net.named["deep"][0]["x"].zero_(),
     "deque": lambda net, _: net.queue[0].add_(1),
     "tuple": lambda net, _: net.pair[0].add_(1),
+    "queue grows": lambda net, x: net.queue.append(x),
+    "deep dictionary": lambda net, x: net.named["deep"][0].update(y=x),
+    "deep list": lambda net, x: net.named["deep"].append(x),
+    "object": _fills_cache,
     "slots": lambda net, _: net.slots.state.add_(1),
     "global": lambda *_: _GLOBAL.add_(1),
     "parameter data": lambda net, _: net.weight.data.add_(1),
@@ -126,6 +148,7 @@ _ACTS: dict[str, Callable[[Any, Tensor], object]] = {
 def _tensors(net: Any) -> Iterator[Tensor]:
     yield from (*net.parameters(), *net.buffers(), net.state, net.square, net.view, *net.states, net.named["a"])
     yield from (net.named["deep"][0]["x"], *net.queue, *net.pair, net.slots.state, _GLOBAL)
+    yield from (net.cache.keys, net.cache.layers[0]["keys"])
     for states in net.adam.state.values():
         yield from states.values()
 
@@ -137,7 +160,10 @@ def _look(net: Any) -> list[tuple[object, ...]]:
         gradient = one.grad if one.is_leaf else None
         looks.append((id(one), one.shape, one.stride(), one.dtype, one.requires_grad, one.is_leaf))
         looks.append((one.tolist(), None if gradient is None else gradient.tolist()))
-    return [*looks, (frozenset(net._non_persistent_buffers_set),)]
+    cache, deep = net.cache, net.named["deep"]
+    tables = [vars(cache), *cache.layers, cache.seen, *deep]
+    looks.append((frozenset(net._non_persistent_buffers_set), len(net.queue), len(cache.layers), len(deep)))
+    return [*looks, *[tuple((name, id(one)) for name, one in table.items()) for table in tables]]
 
 
 @pytest.mark.parametrize("backward", [False, True])
@@ -155,6 +181,27 @@ def test_what_a_model_writes_is_put_back(act: Callable[[Any, Tensor], object], m
     net.view.fill_(3)
     if act is not _ACTS["parameter other data"] or net.weight.untyped_storage().data_ptr() == memory:
         assert set(net.weight.flatten().tolist()) == {3.0}  # the view still is one
+
+
+class _Replaces(nn.Module):
+    """Puts other tensors in the place of those of an object, one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = _State()
+        self.cache.keys, self.cache.layers[0]["keys"] = torch.ones(1000), torch.ones(1000)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.cache.keys = self.cache.keys + 1
+        self.cache.layers[0]["keys"] = self.cache.layers[0]["keys"] + 1
+        return x + self.cache.keys.sum()
+
+
+@pytest.mark.parametrize("mode", ["fake", "cpu"])
+def test_what_an_object_of_the_model_lets_go_of_is_not_live_any_more(mode: str) -> None:
+    trace = capture(_Replaces(), torch.ones(1), mode)
+    assert trace.eager_memory is not None
+    assert trace.eager_memory.peak_bytes == 3 * 4000 + 4  # both, a new one, and x
 
 
 def test_tensors_that_two_modules_share_the_memory_of_still_do() -> None:

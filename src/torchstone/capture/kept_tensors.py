@@ -6,6 +6,7 @@ are known, and all others are the model's or its user's, be they in local variab
 """
 
 from collections.abc import Collection, Iterator
+from itertools import chain
 from operator import sub
 from sys import getrefcount
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchstone.capture.layouts import CONTAINERS, GROWING
+from torchstone.capture.layouts import CONTAINERS, GROWING, inner_containers, parts_of
 from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.tables import storage_pointer
 
@@ -54,7 +55,7 @@ class KeptTensors:
 
     def __init__(self, tree: ModuleTree) -> None:
         """Look at what there is, before the capture refers to any of it."""
-        self._asked = {id(value): _Kept(value) for value in _attributes_of(tree)}
+        self._asked = {id(value): _Kept(value) for value in chain(_attributes_of(tree), _inner_tensors_of(tree))}
         self._kept = self._asked.copy()
         held = {id(tensor): tensor for tensor in _held_by(tree.modules) if id(tensor) not in self._asked}
         # Most of these are never asked for: each gets an object of its own when it is.
@@ -157,6 +158,12 @@ def _attributes_of(tree: ModuleTree) -> Iterator[object]:
                 yield from filter(_may_contain, (value, *parts))
             elif _may_contain(value):
                 yield value
+
+
+def _inner_tensors_of(tree: ModuleTree) -> Iterator[object]:
+    """The tensors in containers and objects that attributes reach: these are copied, too."""
+    for container in inner_containers(tree.modules, tree.layouts):
+        yield from (part for part in parts_of(container) if issubclass(type(part), Tensor))
 
 
 def _may_contain(value: object) -> bool:

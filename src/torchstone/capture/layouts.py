@@ -1,9 +1,10 @@
 """The attributes of modules by their names and types: what modules of a class have in common is worked out once."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from operator import itemgetter
+from types import FunctionType
 from typing import Any
 
 from torch import Tensor, nn
@@ -19,8 +20,10 @@ LAYER_NUMBERS = frozenset(
     {"layer_idx", "layer_id", "layer_index", "layer_number", "layer_num", "block_idx", "block_index"}
 )
 GROWING = frozenset({list, dict, OrderedDict})
-_TABLES = frozenset({OrderedDict, list, set})
+_TABLES = frozenset({OrderedDict, defaultdict, list, set, deque})
 CONTAINERS = GROWING | {tuple}  # that are looked into for tensors
+_INNER = GROWING | {defaultdict, set, deque, tuple}  # that are looked into for whatever may change
+_DEEPEST = 5  # objects and containers in each other
 _MOST_KEPT = 4096  # layouts, and classes
 _SIZES = frozenset({(int,) * length for length in range(1, 5)})
 _KNOWN_BY_VALUE = frozenset({int, bool, str, type(None)})  # together with their types
@@ -38,7 +41,7 @@ class Layout:
 
     __slots__ = (
         "containing", "deciding", "deciding_special", "dictionaries", "numbers", "pick_deciding", "pick_public",
-        "public", "public_names", "public_special", "tables", "tensors",
+        "public", "public_names", "public_special", "reaching", "tables", "tensors",
     )  # fmt: skip
 
     def __init__(self, names: tuple[str, ...], kinds: tuple[type, ...]) -> None:
@@ -60,6 +63,7 @@ class Layout:
         # What is a tensor, and what may contain one.
         self.tensors = tuple([names[place] for place in own if issubclass(kinds[place], Tensor)])
         self.containing = tuple([names[place] for place in own if kinds[place] in CONTAINERS])
+        self.reaching = tuple([names[place] for place in own if _reaches_further(kinds[place])])
 
 
 _last: dict[type, tuple[list[str], list[type], Layout]] = {}  # by class: most of its modules are like the last one
@@ -80,6 +84,52 @@ def layout_of(module: nn.Module) -> Layout:
 @lru_cache(maxsize=_MOST_KEPT)
 def _layout(names: tuple[str, ...], kinds: tuple[type, ...]) -> Layout:
     return Layout(names, kinds)
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _reaches_further(kind: type) -> bool:
+    """Whether values of a type may have something inside that changes: containers, and objects with attributes."""
+    if kind in _INNER:
+        return True
+    if is_plain_type(kind) or issubclass(kind, (Tensor, nn.Module, FunctionType)):
+        return False
+    return kind.__dictoffset__ != 0 and kind.__getattribute__ is object.__getattribute__
+
+
+def inner_containers(modules: Sequence[nn.Module], layouts: Sequence[Layout]) -> Iterator[Any]:
+    """What attributes of modules reach and may be changed in place: containers in them, and the tables of objects.
+
+    A container that is an attribute itself is not among them.
+    """
+    seen: set[int] = set()
+    for module, layout in zip(modules, layouts, strict=True):
+        for name in layout.reaching:
+            yield from _inside(module.__dict__[name], seen, 0)
+
+
+def _inside(value: Any, seen: set[int], depth: int) -> Iterator[Any]:
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if type(value) not in _INNER:
+        value = object.__getattribute__(value, "__dict__")
+        if type(value) is not dict or id(value) in seen:
+            return
+        seen.add(id(value))
+        yield value
+    elif depth and type(value) is not tuple:
+        yield value
+    if depth < _DEEPEST:
+        parts = parts_of(value)
+        further = {kind for kind in {*map(type, parts)} if _reaches_further(kind)}
+        for part in parts if further else ():
+            if type(part) in further:
+                yield from _inside(part, seen, depth + 1)
+
+
+def parts_of(container: Collection[object]) -> Collection[object]:
+    """The values in a container."""
+    return container.values() if isinstance(container, dict) else container
 
 
 class NamesAndTypes:

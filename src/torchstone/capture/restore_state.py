@@ -6,7 +6,7 @@ import logging
 import random
 import sys
 import warnings
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.describe import Describer
-from torchstone.capture.layouts import layout_of
+from torchstone.capture.layouts import inner_containers, layout_of
 from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.tables import renew
 from torchstone.capture.tensor_modes import RealWorld, StandInWorld
@@ -278,7 +278,7 @@ def _default_device() -> torch.device | None:
 
 
 # What a forward pass may set for the whole process, as (read, write).
-_SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
+_SETTINGS: tuple[tuple[Callable[[], object], Callable[..., object]], ...] = (
     (torch.get_default_dtype, torch.set_default_dtype),
     (_default_device, torch.set_default_device),
     (torch.get_num_threads, torch.set_num_threads),
@@ -367,7 +367,7 @@ class KeptModules:
         self._changed: list[int] | None = None
         self.constants: list[Tensor] = []  # attributes that are tensors
         dictionaries: list[dict[str, Any]] = []
-        tables: list[Any] = []  # ordered dictionaries, in which modules have their hooks, lists and sets
+        tables: list[Any] = []  # ordered dictionaries, in which modules have their hooks, lists, sets and queues
         for module, layout in zip(tree.modules, tree.layouts, strict=True):
             attributes = module.__dict__
             values = tuple(attributes.values())
@@ -375,12 +375,15 @@ class KeptModules:
             dictionaries += layout.dictionaries(values)
             tables += layout.tables(values)
             self.constants += [attributes[name] for name in layout.tensors if type(attributes[name]) is Tensor]
+        inner = [*inner_containers(tree.modules, tree.layouts)]
+        dictionaries += [one for one in inner if type(one) is dict]
+        tables += [one for one in inner if type(one) is not dict]
         self._empty: list[Any] = [*filterfalse(None, dictionaries), *filterfalse(None, tables)]
         filled: list[Any] = list(filter(None, tables))
         self._filled = [(one, one.copy()) for one in filter(None, dictionaries)]
-        self._filled += [(one, one.copy()) for one in filled if type(one) is OrderedDict]
-        self._lists: list[tuple[list[Any], list[Any]]] = [(one, one.copy()) for one in filled if type(one) is list]
-        self._sets: list[tuple[set[Any], set[Any]]] = [(one, one.copy()) for one in filled if type(one) is set]
+        self._filled += [(one, one.copy()) for one in filled if isinstance(one, dict)]
+        self._lists: list[tuple[Any, list[Any]]] = [(one, [*one]) for one in filled if type(one) in (list, deque)]
+        self._sets: list[tuple[set[object], set[object]]] = [(one, one.copy()) for one in filled if type(one) is set]
         # Stand-ins have a flag of their own.
         trained = [one for module in tree.modules for one in module._parameters.values()] if real else []
         held = (one for one in (*trained, *self.constants) if one is not None)
@@ -421,7 +424,8 @@ class KeptModules:
                 items.update(before_items)
         for container, parts in self._lists:
             if len(container) != len(parts) or not all(map(is_, container, parts)):
-                container[:] = parts
+                container.clear()
+                container.extend(parts)
         attributes = [self._attributes[place] for place in self._find_changed()]
         for dictionary, before in (*attributes, *self._filled):
             if [*dictionary] != [*before] or not all(map(is_, dictionary.values(), before.values())):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torchstone.backends.interception import intercepted
-from torchstone.capture.backward_in_place import references_alone
+from torchstone.capture.backward_in_place import notes_of_step, references_alone
 from torchstone.capture.call_sites import NOT_THE_MODEL, CallSites
 from torchstone.capture.describe import Describer, is_plain
 from torchstone.capture.fingerprint import exchanged
@@ -441,7 +441,14 @@ class Run:
     def notes(self) -> tuple[str, ...]:
         """What is not in the trace; whether the model needed autograd; which modules ran although others are equal."""
         differentiates = (_DIFFERENTIATES,) if self._differentiable else ()
-        return (*self._unrecorded(), *differentiates, *(self._reuse.off.notes() if self._reuse is not None else ()))
+        ops = [] if self._backward is None else [signature.op for signature in self._ops.signatures]
+        step = notes_of_step(ops, stand_in=self._world.stand_in)
+        return (
+            *self._unrecorded(),
+            *differentiates,
+            *step,
+            *(self._reuse.off.notes() if self._reuse is not None else ()),
+        )
 
     def _unrecorded(self) -> Iterator[str]:
         if self._elsewhere:
