@@ -2,8 +2,8 @@
 
 `python benchmarks/quantized_libraries.py [TEXT...]`: small models are quantized by the library itself on the CPU and
 saved; what the tensors of their files take (quanto saves none: what those of the model take) is set beside `cost` of
-the folder. It needs accelerate, bitsandbytes, compressed-tensors, optimum-quanto and torchao, which torchstone does not:
-a library that is not installed is left out and named. With texts, only rows that have one of them in their names.
+the folder. It needs accelerate, bitsandbytes, compressed-tensors, optimum-quanto and torchao, which torchstone does
+not: a library that is not installed is left out and named. With texts, only rows that have one of them in their names.
 """
 
 import json
