@@ -5,7 +5,7 @@ import gc
 import logging
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from operator import is_
 from threading import Lock
@@ -39,6 +39,26 @@ def uncollected() -> Iterator[None]:
         if collecting:
             _make_old()
             gc.enable()
+
+
+@contextmanager
+def plain_holders(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """While open, modules hold their parameters and buffers in dictionaries.
+
+    Libraries put other mappings in their place, such as compressed-tensors one that fetches a tensor when it is asked
+    for it: what a module holds is then fetched once.
+    """
+    others = [
+        (vars(module), name, vars(module)[name])
+        for module in modules for name in ("_parameters", "_buffers") if not isinstance(vars(module)[name], dict)
+    ]  # fmt: skip
+    for attributes, name, entries in others:
+        attributes[name] = dict(entries.items())
+    try:
+        yield
+    finally:
+        for attributes, name, entries in others:
+            attributes[name] = entries
 
 
 def _make_old() -> None:
@@ -264,8 +284,8 @@ class KeptModules:
                 held: list[tuple[str, Tensor | None]] = [one for one in now.items() if issubclass(type(one[1]), Tensor)]
             else:
                 held = []
-            if now["_buffers"]:
-                held += dict.items(now["_buffers"])  # as modules hold them, not as they are looked at
+            if buffers := now["_buffers"]:  # as modules hold them, not as they are looked at
+                held += dict.items(buffers) if isinstance(buffers, dict) else buffers.items()
             for name, value in held:
                 if value is not None and value is not before.get(name, before["_buffers"].get(name)):
                     yield place, name, value
