@@ -169,6 +169,26 @@ def test_lists_of_modules_are_read_as_the_libraries_do(
     assert _priced(tmp_path, quantization).totals.parameter_bytes == 2 * (_MATRICES + _REST) - quantized
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            {"kv_cache_scheme": {"num_bits": 8, "type": "float"}},
+            "; it has scales for a KV cache in 8 bits, which --kv prices",
+        ),
+        (
+            {"kv_cache_scheme": None, "kv_cache_quant_algo": "FP8"},
+            "; it has scales for a KV cache in FP8, which --kv prices",
+        ),
+        ({"kv_cache_scheme": None}, "for each row"),
+        ({"kv_cache_scheme": "fp8"}, "for each row"),
+    ],
+)
+def test_a_cache_that_is_quantized_is_named(asked: dict[str, object], said: str, tmp_path: Path) -> None:
+    table = _priced(tmp_path, _compressed(num_bits=8, type="float", strategy="channel") | asked)
+    assert table.conventions.formats.source.endswith(said)
+
+
 def _of_experts(quantization: dict[str, object], folder: Path, version: str | None) -> CostTable:
     config = tiny_config(CONFIG_MAPPING["mixtral"]).to_dict() | {"dtype": "bfloat16", "transformers_version": version}
     return _priced(folder, quantization, config)

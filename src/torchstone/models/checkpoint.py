@@ -52,6 +52,7 @@ def find_checkpoint(model: nn.Module, config: object) -> Checkpoint:
     words = found.words
     if chosen and chosen.has_experts and _method(asked) not in _KNOWS_EXPERTS:
         words += "; experts are counted as quantized" if chosen.with_experts else _EXPERTS_STAY
+    words += _of_cache(asked)
     return Checkpoint(dtype=dtype, quantization=words, weights=found.name if only else None, only=only)
 
 
@@ -61,6 +62,16 @@ def _quantization(config: object) -> _Asked | None:
     if asked is None or isinstance(asked, Mapping):
         return asked
     return {"quant_method": str(asked)}
+
+
+def _of_cache(asked: _Asked) -> str:
+    """What is said of a cache that is quantized, too: it is a choice of the server that runs the model."""
+    scheme = asked.get("kv_cache_scheme")
+    if isinstance(scheme, Mapping) and scheme.get("num_bits") is not None:
+        kind = f"{scheme['num_bits']!s:.20} bits"
+    else:
+        kind = f"{asked.get('kv_cache_quant_algo') or ''!s:.20}"
+    return f"; it has scales for a KV cache in {kind}, which --kv prices" if kind else ""
 
 
 def _version(config: object) -> int | None:

@@ -28,6 +28,9 @@ def test_products_of_quantization_libraries_are_those_of_their_matrices() -> Non
     assert (one.matmul_flops, one.flops) == (2 * 130 * 3, 2 * 130 * 3)
     bytes_mm = priced("quanto.qbytes_mm.default", spec(2, 3, 3), A=x, B=spec(3, 130, dtype="int8"), scales=spec(3, 1))
     assert (bytes_mm.matmul_flops, bytes_mm.reads) == (2 * 6 * 130 * 3, (2 * 3 * 130 * 4, 390, 12))
+    given = {"A": packed, "absmax": absmax}
+    table = priced("bitsandbytes.dequantize_4bit.default", spec(3, 130), **given)
+    assert (table.flops, table.reads, table.writes) == (390, (195, 28), (3 * 130 * 4,))
     assert priced("quanto.unpack.default", spec(8, 4, dtype="uint8"), self=spec(4, 4, dtype="uint8")).flops == 64
 
 

@@ -264,6 +264,12 @@ def dequantize(call: OpSignature) -> Price:
     return Price(flops=2 * output(call).elements)
 
 
+@price_of("bitsandbytes.dequantize_4bit.default", "bitsandbytes.dequantize_blockwise.default", kind=Kind.POINTWISE)
+def look_up_and_scale(call: OpSignature) -> Price:
+    """Scale what a table has for each element."""
+    return Price(flops=output(call).elements)
+
+
 @price_of("aten._choose_qparams_per_tensor", "quantized_decomposed.choose_qparams", kind=Kind.REDUCTION)
 def choose_scale(call: OpSignature) -> Price:
     """Smallest and largest element."""
