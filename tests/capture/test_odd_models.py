@@ -143,3 +143,15 @@ def test_packed_weights_of_a_list_are_of_unknown_size() -> None:
 
     assert set(table.unpriced) == {"aten.quantized_lstm.input"}
     assert table.peak.unsized == 2  # layers
+
+
+def test_generated_code_without_modules_is_captured() -> None:
+    class Doubled(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(x) * 2
+
+    graph = torch.fx.symbolic_trace(Doubled())
+    trace = capture(nn.Sequential(graph), torch.ones(2, 3))
+
+    assert trace.failure is None
+    assert [call.op for call in trace.ops] == ["aten.relu.default", "aten.mul.Tensor"]

@@ -94,6 +94,14 @@ def tensors_in(values: tuple[object, ...] | list[object]) -> Iterator[Tensor]:
             yield from tensors_in(value)
 
 
+def written_by(op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Iterator[Tensor]:
+    """The tensors that an op writes to."""
+    written = schema_of(op).written
+    for name, value in (*zip(schema_of(op).argument_names, args, strict=False), *kwargs.items()) if written else ():
+        if name in written:
+            yield from tensors_in((value,))
+
+
 def map_tensors(change: Callable[[Tensor], Tensor], value: object) -> Any:
     """Arguments or a result with each tensor changed."""
     if isinstance(value, Tensor):

@@ -7,16 +7,18 @@ import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from operator import is_
 from threading import Lock
 from types import TracebackType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, UntypedStorage, nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.describe import Describer
-from torchstone.capture.tables import renew
+from torchstone.capture.tables import renew, storage_pointer
 from torchstone.capture.tensor_modes import RealWorld, StandInWorld
 
 _MOST_UNSEEN = 2_000_000  # objects that captures recorded since the last look for garbage among all objects
@@ -238,6 +240,8 @@ class KeptModules:
         self._empty: list[Any] = []  # dictionaries and lists
         self._lists: list[tuple[list[Any], list[Any]]] = []
         self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []  # of each module
+        self._held: set[int | None] | None = None  # the memory of their tensors; None: nothing was written yet
+        self._written: dict[int, tuple[UntypedStorage, UntypedStorage]] = {}  # memory and what it was before
         for module in modules:
             attributes = vars(module)
             self._attributes.append((attributes, attributes.copy()))
@@ -253,6 +257,17 @@ class KeptModules:
                         self._lists.append((value, value.copy()))
                     else:
                         self._empty.append(value)
+
+    def before_write(self, tensor: Tensor) -> None:
+        """Remember the values of memory that the modules held before the run, and that an op is about to write to."""
+        if self._held is None:
+            parts = chain(*(before.values() for _, before in self._filled), *(before for _, before in self._lists))
+            self._held = {storage_pointer(one) for one in parts if isinstance(one, Tensor)}
+        pointer = storage_pointer(tensor)
+        if pointer is not None and pointer in self._held and pointer not in self._written:
+            with _disable_current_modes():
+                memory = tensor.untyped_storage()
+                self._written[pointer] = (memory, memory.clone())
 
     def new_tensors(self) -> Iterator[tuple[int, str, Tensor]]:
         """The place of a module, the name and the tensor of each attribute and buffer that is another one by now."""
@@ -281,6 +296,9 @@ class KeptModules:
             if len(dictionary) != len(before) or not all(map(is_, dictionary.values(), before.values())):
                 dictionary.clear()
                 dictionary.update(before)
+        for memory, values in self._written.values():
+            if memory.nbytes() == values.nbytes():  # else it was resized, and its tensors have other data
+                memory.copy_(values)
 
 
 def inputs_in(

@@ -247,6 +247,7 @@ class Run:
             kept.enter_context(LOOKS_WATCHED)
             self._kept = KeptTensors(self._tree.modules)
             modules = kept.enter_context(modules_kept(self._tree.modules, real=not self._world.stand_in))
+            self._world.before_write = modules.before_write
             self._number_held_tensors(kept)
             self._number_inputs(args, kwargs)
             self._really_call = kept.enter_context(intercepted(self._tree.modules, self._call, self._elsewhere.append))

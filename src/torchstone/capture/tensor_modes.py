@@ -5,7 +5,7 @@ looks at their values takes the branch it would take on a device, and only what 
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from functools import wraps
 from math import prod
 from typing import Any, TypeVar
 from weakref import ref
@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.assumed_values import NO_VALUES, AssumedValues
 from torchstone.capture.kernel_results import as_kernel, grouped_result
-from torchstone.capture.ops import MASKS, map_tensors, schema_of, tensors_in
+from torchstone.capture.ops import MASKS, map_tensors, schema_of, tensors_in, written_by
 from torchstone.capture.shape_rules import MADE_SMALL, Looks, Recipe, ShapeRules, changes_only_values, is_ordinary
 from torchstone.capture.tables import storage_pointer
 
@@ -81,10 +81,17 @@ class World:
     def __init__(self) -> None:
         self.differences: dict[str, None] = {}  # in order, each once
         self.results: dict[int, Recipe] = {}  # of calls, by their number
+        self.before_write: Callable[[Tensor], None] = lambda _: None  # is told what an op is about to write to
 
     def assumptions(self) -> tuple[str, ...]:
         """The values that were assumed, because the model reads back what has none."""
         return ()
+
+    def run_real(self, op: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
+        """Run an op on what it is given."""
+        for tensor in written_by(op, args, kwargs):
+            self.before_write(tensor)
+        return op(*args, **kwargs)
 
     def met_unnumbered(self, tensor: Tensor) -> None:
         """An op is given a tensor that no recorded op made; constants may come from anywhere."""
@@ -106,7 +113,7 @@ class RealWorld(World):
     ) -> object:
         """Run the op."""
         del call
-        return op(*args, **kwargs)
+        return self.run_real(op, args, kwargs)
 
     def is_stand_in(self, tensor: Tensor) -> bool:  # noqa: ARG002 - there are none here
         """No tensor is a stand-in."""
@@ -277,7 +284,7 @@ class StandInWorld(World):
                 measured = self.run_unknown(op, args, kwargs)
                 if not all(map(self.keeps_values, tensors_in((measured,)))):
                     return measured
-        result = op(*args, **kwargs)
+        result = self.run_real(op, args, kwargs)
         if schema_of(op).written:
             return result
         return map_tensors(lambda tensor: tensor if self.keeps_values(tensor) else self.make(tensor), result)
@@ -308,10 +315,8 @@ class StandInWorld(World):
         self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object]
     ) -> tuple[tuple[Any, ...], Mapping[str, object]]:
         """The arguments with stand-ins for tensors that have values; one that the op writes has none from now on."""
-        written = schema_of(op).written
-        for name, value in (*zip(schema_of(op).argument_names, args, strict=False), *kwargs.items()) if written else ():
-            if name in written:
-                self._forget_values(value)
+        for tensor in written_by(op, args, kwargs):
+            self._forget_values(tensor)
         if op.overloadpacket in _INDEXED:
             args = (args[0], [place for index in args[1] for place in self._places(index)], *args[2:])
         return map_tensors(self._as_unknown, args), map_tensors(self._as_unknown, dict(kwargs))
@@ -347,12 +352,11 @@ class StandInWorld(World):
             return (index,)
         return index.nonzero(as_tuple=True)
 
-    def _forget_values(self, value: object) -> None:
+    def _forget_values(self, tensor: Tensor) -> None:
         """Real memory that takes unknown values is unknown from now on, and so is every view of it."""
-        for tensor in tensors_in((value,)):
-            pointer = storage_pointer(tensor)
-            if not self.is_stand_in(tensor) and pointer is not None:
-                self._unknown[pointer] = ref(tensor.untyped_storage(), partial(self._forget_memory, pointer))
+        pointer = storage_pointer(tensor)
+        if not self.is_stand_in(tensor) and pointer is not None:
+            self._unknown[pointer] = ref(tensor.untyped_storage(), lambda _: self._unknown.pop(pointer, None))
 
     def _resize(self, tensors: list[Tensor]) -> None:
         """Give real memory the size to which an op, such as one with `out=`, brought its stand-in."""
@@ -360,10 +364,6 @@ class StandInWorld(World):
             made = self.ran_as(tensor)
             if made is not tensor and made.shape != tensor.shape:
                 tensor.resize_(made.shape)
-
-    def _forget_memory(self, pointer: int, _gone: object) -> None:
-        """The memory is gone, and its place may be given again."""
-        self._unknown.pop(pointer, None)
 
     def _as_unknown(self, tensor: Tensor) -> Tensor:
         return tensor if self.is_stand_in(tensor) else self.substitute(tensor)
