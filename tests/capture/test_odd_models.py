@@ -208,3 +208,15 @@ def test_parameters_and_buffers_in_other_mappings_are_counted(layers: int, mode:
     assert table.peak.weights_bytes == layers * (8 * 8 + 8 + 8) * 4
     assert table.totals.matmul_flops == layers * 2 * 3 * 8 * 8
     assert all(vars(module)["_buffers"] is held for module, held in zip(model.modules(), holders, strict=True))
+
+
+def test_generated_code_without_modules_is_captured() -> None:
+    class Doubled(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(x) * 2
+
+    graph = torch.fx.symbolic_trace(Doubled())
+    trace = capture(nn.Sequential(graph), torch.ones(2, 3))
+
+    assert trace.failure is None
+    assert [call.op for call in trace.ops] == ["aten.relu.default", "aten.mul.Tensor"]
