@@ -220,3 +220,24 @@ def test_generated_code_without_modules_is_captured() -> None:
 
     assert trace.failure is None
     assert [call.op for call in trace.ops] == ["aten.relu.default", "aten.mul.Tensor"]
+
+
+class _Hook:
+    """What accelerate 1.15.0 hangs on an offloaded module: hooks.py, AlignDevicesHook and SequentialHook."""
+
+    def __init__(self, *hooks: "_Hook", offload: bool) -> None:
+        self.hooks, self.offload = hooks, offload
+
+
+@pytest.mark.parametrize("hook", [_Hook(offload=True), _Hook(_Hook(offload=False), _Hook(offload=True), offload=False)])
+def test_a_model_that_is_offloaded_is_refused_with_a_way_out(hook: _Hook) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4, device="meta"))
+    vars(model[1])["_hf_hook"] = hook
+    with pytest.raises(CaptureError, match=r"^1 is offloaded by accelerate, .*remove_hook_from_submodules\(model\)$"):
+        capture(model, torch.ones(2, 4))
+
+
+def test_hooks_that_only_move_inputs_are_no_offloading() -> None:
+    model = nn.Sequential(nn.Linear(4, 4))
+    vars(model[0])["_hf_hook"] = _Hook(_Hook(offload=False), offload=False)
+    assert capture(model, torch.ones(2, 4)).failure is None

@@ -11,7 +11,7 @@ def test_an_expanded_dimension_counts_once() -> None:
 
 
 def test_packed_elements_are_counted_in_bits() -> None:
-    assert bytes_of(spec(5, dtype="int4")) == 3
+    assert bytes_of(spec(5, dtype="quint4x2")) == 3
     assert bytes_for(spec(1, dtype="float8_e4m3fn"), 7) == 7
 
 

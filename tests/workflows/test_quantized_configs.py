@@ -161,8 +161,18 @@ _HEAD = _WORDS * _WIDTH
         ({"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["model.layers.1*"]}, _MATRICES // 3 * 2),
         ({"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["proj"]}, _MATRICES),
         (_compressed(num_bits=8, type="float") | {"ignore": ["re:.*mlp.*"]}, _LAYERS * _ATTENTION + _HEAD),
+        # whole names and classes: compressed-tensors 0.20.0, utils/match.py
+        (_compressed(num_bits=8, type="float") | {"ignore": ["model.layers.0.mlp", "q_proj"]}, _MATRICES + _HEAD),
+        (_compressed(num_bits=8, type="float") | {"ignore": ["Linear"]}, 0),
+        # from the beginning, or as an end: transformers 5.22.2, quantizers/quantizers_utils.py
+        ({"quant_method": "fp8", "modules_to_not_convert": ["mlp", "self_attn", "layers.0"]}, _MATRICES + _HEAD),
+        ({"quant_method": "fp8", "modules_to_not_convert": ["model.layers.1", "head"]}, _MATRICES // 3 * 2),
+        # names of parameters: transformers 5.22.2, quantizers/quantizer_torchao.py
+        (_torchao("Float8WeightOnlyConfig", "PerRow")
+         | {"modules_to_not_convert": ["q_proj", "lm_head", "model.layers.(1|2)"]},
+         _MATRICES // 3 - (4 * _WIDTH + 2 * _INNER + _WIDTH) * 4),
     ],
-)
+)  # fmt: skip
 def test_lists_of_modules_are_read_as_the_libraries_do(
     quantization: dict[str, object], quantized: int, tmp_path: Path
 ) -> None:
@@ -245,20 +255,21 @@ _EXPERTS = [f"model.layers.0.mlp.experts.{one}.{name}_proj" for one in range(8) 
 
 
 @pytest.mark.parametrize(
-    ("model_type", "in_files", "in_modules"),
+    ("model_type", "names_of", "in_files", "in_modules"),
     [
-        ("llava", ["language_model.model.layers.0.mlp", "vision_tower"],
+        ("llava", "modules_to_not_convert", ["language_model.model.layers.0.mlp", "vision_tower"],
          ["model.language_model.layers.0.mlp", "model.vision_tower"]),
-        ("gemma3", ["re:vision_tower.*"], ["model.vision_tower"]),
-        ("qwen3_moe", _EXPERTS, ["model.layers.0.mlp.experts"]),
+        ("gemma3", "ignore", ["re:vision_tower.*"], ["re:model.vision_tower.*"]),
+        ("qwen3_moe", "ignore", _EXPERTS, ["model.layers.0.mlp.experts"]),
     ],
 )  # fmt: skip
 def test_modules_may_have_the_names_of_older_files(
-    model_type: str, in_files: list[str], in_modules: list[str], tmp_path: Path
+    model_type: str, names_of: str, in_files: list[str], in_modules: list[str], tmp_path: Path
 ) -> None:
     config = tiny_config(CONFIG_MAPPING[model_type]).to_dict() | {"dtype": "bfloat16"}
+    asked = _compressed(num_bits=8, type="float") if names_of == "ignore" else {"quant_method": "fp8"}
     sizes = [
-        _priced(tmp_path, _compressed(num_bits=8, type="float") | {"ignore": names}, config).totals.parameter_bytes
+        _priced(tmp_path, asked | {names_of: names}, config).totals.parameter_bytes
         for names in (in_files, in_modules, [])
     ]
     assert sizes[0] == sizes[1] > sizes[2]

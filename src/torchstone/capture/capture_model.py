@@ -121,6 +121,14 @@ def _refuse_unobservable(tree: ModuleTree, inputs: Inputs) -> None:
         name = lazy.removeprefix(".")
         msg = f"{name} is lazy and has no shape yet; call the model once on real inputs before it is captured"
         raise CaptureError(msg)
+    places = zip(tree.paths, tree.modules, strict=True)
+    offloaded = next((path for path, module in places if _is_offloaded(module)), None)
+    if offloaded is not None:
+        msg = (
+            f"{offloaded or 'the model'} is offloaded by accelerate, which fetches its weights while it runs; capture "
+            "the model before that, or after accelerate.hooks.remove_hook_from_submodules(model)"
+        )
+        raise CaptureError(msg)
     nested = [
         tensor
         for tensor in tree_leaves((inputs.args, inputs.kwargs))
@@ -148,6 +156,12 @@ def _meets_nested(error: Exception | None) -> bool:
     """Whether a nested tensor ended a run: torch also names it in lists of all kinds of tensors that an op takes."""
     words = str(error).partition("only available for these backends")[0]
     return error is not None and ("NestedTensor" in words or "NestedInt" in words)
+
+
+def _is_offloaded(module: nn.Module) -> bool:
+    """Whether a hook of accelerate puts the weights of a module in place for each call."""
+    hook = vars(module).get("_hf_hook")
+    return hook is not None and any(getattr(one, "offload", False) for one in (hook, *getattr(hook, "hooks", ())))
 
 
 def _lazy_names(module: nn.Module) -> list[str]:

@@ -1,8 +1,9 @@
 """The matrices that the quantization of a configuration applies to: by the kind of a layer, and by lists of names.
 
-Libraries differ: transformers leaves the last layer as it is only where no list is given, takes names as regular
-expressions and as ends of names, and converts nothing but `nn.Linear` itself to FP8. Names of modules may be those of
-files, which are other ones than those of the modules that transformers builds today.
+Libraries differ: transformers leaves the last layer as it is only where no list is given, and takes names as regular
+expressions at the beginning of a name, and as ends of names (of parameters for torchao, else of modules). It converts
+nothing but `nn.Linear` itself to FP8 and for bitsandbytes. compressed-tensors takes whole names, and those of classes.
+Names of modules may be those of files, which are other ones than those of the modules that transformers builds today.
 """
 
 import re
@@ -16,7 +17,9 @@ from torch import nn
 
 _SKIPPED = ("modules_to_not_convert", "ignore", "ignored_layers", "llm_int8_skip_modules", "exclude_modules")
 _BY_TRANSFORMERS = ("fp8", "fbgemm_fp8", "bitsandbytes", "quanto", "torchao")
-_PLAIN_LINEAR = ("fp8", "fbgemm_fp8")  # no classes derived from it, such as routers
+_BY_WHOLE_NAMES = "compressed-tensors"
+_OF_PARAMETERS = "torchao"  # its lists have names of parameters
+_PLAIN_LINEAR = ("fp8", "bitsandbytes")  # no classes derived from it, such as routers
 _OF_GPT2 = ("gptq", "bitsandbytes")  # that also convert its Conv1D
 _ONLY_LINEAR = ("bitsandbytes", "quanto", "torchao")  # since transformers 5 keeps all experts of a layer in one tensor
 _ONE_TENSOR = 5
@@ -63,7 +66,12 @@ def quantized_matrices(
 
 def _is_linear(module: nn.Module, method: str) -> bool:
     if method in _PLAIN_LINEAR:
-        return type(module) is nn.Linear or (isinstance(module, nn.Linear) and "GroupedLinear" in type(module).__name__)
+        name = type(module).__name__
+        return (
+            type(module) is nn.Linear
+            or (method == "fp8" and isinstance(module, nn.Linear) and "GroupedLinear" in name)
+            or (method in _OF_GPT2 and name == "Conv1D")
+        )
     return isinstance(module, nn.Linear) or (method in _OF_GPT2 and type(module).__name__ == "Conv1D")
 
 
@@ -78,20 +86,31 @@ class _Skipped:
     def __init__(self, model: nn.Module, method: str, asked: Mapping[str, object]) -> None:
         lists = [_names(asked[name]) for name in _SKIPPED if asked.get(name) is not None]
         self._names = _of_files_and_modules(model, [one for names in lists for one in names])
-        self._by_ends = method in _BY_TRANSFORMERS
+        self._method, self._by_ends = method, method in _BY_TRANSFORMERS
         if self._by_ends:
             self._names += _names(getattr(model, "_keep_in_fp32_modules", None))
-        with_head = bool(asked.get("lm_head")) or method == "compressed-tensors" or (self._by_ends and bool(lists))
+        with_head = bool(asked.get("lm_head")) or method == _BY_WHOLE_NAMES or (self._by_ends and bool(lists))
         self._heads = () if with_head else _heads(model)
-        if self._by_ends and not lists:  # nor the last layer of a model without such a head
+        if self._by_ends and not lists:  # nor the last layer of a model without such a head, nor shared weights
             *_, (last, _) = model.named_parameters()
-            self._names.append(last.removesuffix(".weight"))
+            shared: Mapping[str, str] = getattr(model, "all_tied_weights_keys", {})
+            self._names += [one.removesuffix(".weight") for one in (last, *shared, *shared.values())]
 
     def has(self, module: nn.Module, path: str, full: str) -> bool:
         """Whether a parameter of a module is among it."""
         if module in self._heads:
             return True
-        return any(_is_left_out(path, one, by_ends=self._by_ends) or one == full for one in self._names)
+        return any(one == full or self._is_named(module, path, full, one) for one in self._names)
+
+    def _is_named(self, module: nn.Module, path: str, full: str, one: str) -> bool:
+        if one.startswith(_PATTERN):
+            return _matches(one.removeprefix(_PATTERN), path)
+        if self._by_ends:
+            name = full if self._method == _OF_PARAMETERS else path
+            return bool(one) and (name.endswith(one) or _matches(rf"(?:{one})(?:(?<=\.)|(?=\.|$))", name))
+        if self._method == _BY_WHOLE_NAMES:
+            return one == path or one in (kind.__name__ for kind in type(module).__mro__)
+        return fnmatchcase(f".{path}.", f"*.{one.strip('.')}.*") or fnmatchcase(path, one)
 
 
 def _names(value: object) -> list[str]:
@@ -123,20 +142,12 @@ def _of_files_and_modules(model: nn.Module, names: Iterable[str]) -> list[str]:
     for name in found:
         kind = _PATTERN if name.startswith(_PATTERN) else ""
         for ending in ("", ".weight"):
-            new = name.removeprefix(kind) + ending
+            new = before = name.removeprefix(kind) + ending
             for change in changes:
                 new, _ = change.rename_source_key(new)
-            renamed.append(kind + new)
+            if new != before:
+                renamed.append(kind + new)
     return list(dict.fromkeys([*found, *renamed]))
-
-
-def _is_left_out(path: str, one: str, *, by_ends: bool) -> bool:
-    """Whether a module is named, or inside one that is: by a part of its path, `*`, a regular expression, or an end."""
-    if one.startswith(_PATTERN):
-        return _matches(one.removeprefix(_PATTERN), path)
-    if fnmatchcase(f".{path}.", f"*.{one.strip('.')}.*") or fnmatchcase(path, one):
-        return True
-    return by_ends and bool(one) and (path.endswith(one) or _matches(rf"(?:{one})(?:(?<=\.)|(?=\.|$))", path))
 
 
 def _matches(pattern: str, path: str) -> bool:

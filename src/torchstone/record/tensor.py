@@ -44,7 +44,7 @@ _ELEMENT_BITS = {
     "float64": 64,
     "complex64": 64,
     "complex128": 128,
-} | {f"{sign}int{bits}": bits for sign in ("", "u") for bits in range(1, 8)}
+} | {f"{sign}int{bits}": 8 for sign in ("", "u") for bits in range(1, 8)}  # torch keeps each in a byte of its own
 
 
 class Block(Record, frozen=True, kw_only=True):
