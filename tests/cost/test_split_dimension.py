@@ -244,6 +244,23 @@ def test_streams_that_are_projected_and_normed_leave_the_heads_split() -> None:
     assert not modules.keys() & {"q_proj", "k_proj", "v_proj"}
 
 
+@pytest.mark.parametrize("devices", [2, 4])
+@pytest.mark.parametrize(
+    "name", ["mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "deepseek_v2", "glm4_moe", "jetmoe", "llama4_text"]
+)
+def test_experts_are_added_up_once_for_each_token(name: str, devices: int) -> None:
+    """As transformers' own tp_plan does: weighted and added up for each token first, then with the shared experts.
+
+    Two all-reduces of [tokens, width] for each layer, whatever the number of experts that a token has.
+    """
+    model, inputs = load(f"tiny:{name}", options=InputOptions(batch_size=3, seq_len=7))
+    trace = capture(model, inputs)
+    found = split_over(trace, price(trace), devices)
+    config = model.config
+    sums = Counter(one.bytes_each for one in found.collectives for _ in range(one.calls) if one.kind == "all-reduce")
+    assert sums == {_summed(3 * 7 * config.hidden_size, devices)[1]: 2 * config.num_hidden_layers}
+
+
 @pytest.mark.parametrize(("name", "times"), [("mixtral", 1), ("qwen2_moe", 1), ("llama", 0)])
 def test_it_is_said_that_experts_are_split_by_columns(name: str, times: int) -> None:
     model, inputs = load(f"tiny:{name}", options=InputOptions(batch_size=1, seq_len=8))
