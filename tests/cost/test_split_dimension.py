@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -256,7 +257,7 @@ def test_experts_are_added_up_once_for_each_token(name: str, devices: int) -> No
     model, inputs = load(f"tiny:{name}", options=InputOptions(batch_size=3, seq_len=7))
     trace = capture(model, inputs)
     found = split_over(trace, price(trace), devices)
-    config = model.config
+    config: Any = model.config
     sums = Counter(one.bytes_each for one in found.collectives for _ in range(one.calls) if one.kind == "all-reduce")
     assert sums == {_summed(3 * 7 * config.hidden_size, devices)[1]: 2 * config.num_hidden_layers}
 
