@@ -262,6 +262,16 @@ def test_experts_are_added_up_once_for_each_token(name: str, devices: int) -> No
     assert sums == {_summed(3 * 7 * config.hidden_size, devices)[1]: 2 * config.num_hidden_layers}
 
 
+@pytest.mark.parametrize("name", ["llama", "opt", "gemma3_text", "gpt2"])
+def test_a_training_step_adds_up_twice_in_each_layer_and_direction(name: str) -> None:
+    """And once for the projection to logits: what a norm adds up of the same gradients needs no exchange of its own."""
+    model, inputs = load(f"tiny:{name}", options=InputOptions(batch_size=2, seq_len=16))
+    trace = capture(model, inputs, backward=True)
+    found = split_over(trace, price(trace), 2)
+    config: Any = model.config
+    assert sum(one.calls for one in found.collectives if one.kind == "all-reduce") == 4 * config.num_hidden_layers + 1
+
+
 @pytest.mark.parametrize(("name", "times"), [("mixtral", 1), ("qwen2_moe", 1), ("llama", 0)])
 def test_it_is_said_that_experts_are_split_by_columns(name: str, times: int) -> None:
     model, inputs = load(f"tiny:{name}", options=InputOptions(batch_size=1, seq_len=8))

@@ -28,6 +28,15 @@ class Exchange(NamedTuple):
     size: int
 
 
+@dataclass(slots=True)
+class Chain:
+    """Partial sums, and what linear ops make of them."""
+
+    size: int  # of the first of them
+    members: list[int] = field(default_factory=list)
+    exchanged: list[Exchange] = field(default_factory=list)
+
+
 class Heads(NamedTuple):
     """Heads of attention, and the columns of one."""
 
@@ -53,7 +62,7 @@ class Split:
 
     split: dict[int, int] = field(default_factory=dict)  # storage of which each device holds a part -> whole width
     partial: dict[int, Exchange] = field(default_factory=dict)  # storage of sums to be added up -> how
-    same_sums: dict[int, set[int]] = field(default_factory=dict)  # such a storage -> those of the same sums
+    chains: dict[int, "Chain"] = field(default_factory=dict)  # such a storage -> what is computed from the same sums
     period: dict[int, int] = field(default_factory=dict)  # split storage -> elements after which the parts repeat
     narrow: set[int] = field(default_factory=set)  # weights that give fewer columns than they read
     routers: frozenset[int] = frozenset()  # those of them whose results are sorted or compared: whole in the next pass
@@ -109,24 +118,31 @@ class Split:
         """Sums of which each device has a part."""
         for storage in storages:
             self.partial[storage] = sums
-            self.same_sums[storage] = {storage}
+            self.chains[storage] = Chain(sums.size, [storage])
 
     def pass_partial(self, sources: Sequence[int], storages: Sequence[int], size: int) -> None:
         """Partial sums that are computed from others: they may be added up before or after, where they are smallest."""
-        same = set(storages).union(*(self.same_sums[one] for one in sources if len(set(sources)) == 1))
+        chain = self.chains[sources[-1]] if len(set(sources)) == 1 else Chain(size)
+        chain.members.extend(storages)
         for storage in storages:
             self.partial[storage] = self.partial[sources[-1]]._replace(size=size)
-        self.same_sums.update(dict.fromkeys(same, same))
+            self.chains[storage] = chain
 
     def add_up(self, storages: Sequence[int]) -> None:
         """Make whole what is still partial, and with it what is as large and computed from the same sums."""
         for storage in dict.fromkeys(storages):
-            if storage in self.partial:
-                sums = self.partial[storage]
-                self.exchange(*sums)
-                for one in self.same_sums[storage]:
-                    if one in self.partial and self.partial[one].size <= sums.size:
-                        del self.partial[one]
+            if storage not in self.partial:
+                continue
+            sums, chain = self.partial[storage], self.chains[storage]
+            if sums.size == chain.size:  # then what was made smaller first need not have been exchanged
+                for smaller in chain.exchanged:
+                    self.exchanges[smaller] -= 1
+                chain.exchanged.clear()
+            self.exchange(*sums)
+            chain.exchanged.append(sums)
+            for one in chain.members:
+                if one in self.partial and self.partial[one].size <= sums.size:
+                    del self.partial[one]
 
     def unpacks(self, weights: set[int], inputs: Sequence[int], outputs: Sequence[int]) -> bool:
         """Whether an op reads weights alone: what it makes, such as a cast or scaled weight, then stands for them."""

@@ -470,6 +470,7 @@ def _result(state: Split, devices: int, held: _Held, hardware: Hardware | None) 
     collectives = tuple(
         Collective(kind=kind, after=op, module=module, calls=calls, bytes_each=_sent(kind, size, devices))
         for (kind, op, module, size), calls in state.exchanges.items()
+        if calls
     )
     sent = sum(one.calls * one.bytes_each for one in collectives)
     seconds, notes = _time(state, collectives, hardware)
