@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -242,6 +243,33 @@ def test_streams_that_are_projected_and_normed_leave_the_heads_split() -> None:
     modules = Counter(one.module.rpartition(".")[2] for one in found.collectives if one.kind == "all-reduce")
     assert modules.keys() >= {"o_proj", "down_proj"}
     assert not modules.keys() & {"q_proj", "k_proj", "v_proj"}
+
+
+@pytest.mark.parametrize("devices", [2, 4])
+@pytest.mark.parametrize(
+    "name", ["mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "deepseek_v2", "glm4_moe", "jetmoe", "llama4_text"]
+)
+def test_experts_are_added_up_once_for_each_token(name: str, devices: int) -> None:
+    """As transformers' own tp_plan does: weighted and added up for each token first, then with the shared experts.
+
+    Two all-reduces of [tokens, width] for each layer, whatever the number of experts that a token has.
+    """
+    model, inputs = load(f"tiny:{name}", options=InputOptions(batch_size=3, seq_len=7))
+    trace = capture(model, inputs)
+    found = split_over(trace, price(trace), devices)
+    config: Any = model.config
+    sums = Counter(one.bytes_each for one in found.collectives for _ in range(one.calls) if one.kind == "all-reduce")
+    assert sums == {_summed(3 * 7 * config.hidden_size, devices)[1]: 2 * config.num_hidden_layers}
+
+
+@pytest.mark.parametrize("name", ["llama", "opt", "gemma3_text", "gpt2"])
+def test_a_training_step_adds_up_twice_in_each_layer_and_direction(name: str) -> None:
+    """And once for the projection to logits: what a norm adds up of the same gradients needs no exchange of its own."""
+    model, inputs = load(f"tiny:{name}", options=InputOptions(batch_size=2, seq_len=16))
+    trace = capture(model, inputs, backward=True)
+    found = split_over(trace, price(trace), 2)
+    config: Any = model.config
+    assert sum(one.calls for one in found.collectives if one.kind == "all-reduce") == 4 * config.num_hidden_layers + 1
 
 
 @pytest.mark.parametrize(("name", "times"), [("mixtral", 1), ("qwen2_moe", 1), ("llama", 0)])

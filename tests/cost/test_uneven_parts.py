@@ -160,7 +160,7 @@ def test_fused_projections_with_biases_are_split_by_heads(devices: int) -> None:
 
 @pytest.mark.parametrize("devices", [2, 3, 4, 8])
 def test_each_device_has_columns_of_every_expert(devices: int) -> None:
-    """Five experts do not divide, and need not: each is split as an MLP is; so is the router, which is gathered."""
+    """Five experts do not divide, and need not: each is split as an MLP is. The router is whole on each device."""
     width, heads, keys, head, inner, vocabulary, experts = 48, 6, 2, 8, 52, 101, 5
     config = MixtralConfig(
         hidden_size=width, intermediate_size=inner, num_hidden_layers=2, num_attention_heads=heads,
@@ -169,7 +169,7 @@ def test_each_device_has_columns_of_every_expert(devices: int) -> None:
     )  # fmt: skip
     asked, kept, columns = _up(heads, devices) * head, most_keys(heads, keys, devices) * head, _up(inner, devices)
     attention = width * (asked + 2 * kept) + asked * width
-    layer = attention + experts * 3 * width * columns + _up(experts, devices) * width + 2 * width
+    layer = attention + experts * 3 * width * columns + experts * width + 2 * width
     whole = 2 * layer + width + vocabulary * width + _up(vocabulary, devices) * width
     found = _decoded(MixtralForCausalLM(config), devices)
     assert found.weight_bytes in {_FLOAT * (whole + copies * (head // 2)) for copies in (1, 2)}

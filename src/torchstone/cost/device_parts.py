@@ -28,6 +28,15 @@ class Exchange(NamedTuple):
     size: int
 
 
+@dataclass(slots=True)
+class Chain:
+    """Partial sums, and what linear ops make of them."""
+
+    size: int  # of the first of them
+    members: list[int] = field(default_factory=list)
+    exchanged: list[Exchange] = field(default_factory=list)
+
+
 class Heads(NamedTuple):
     """Heads of attention, and the columns of one."""
 
@@ -53,7 +62,10 @@ class Split:
 
     split: dict[int, int] = field(default_factory=dict)  # storage of which each device holds a part -> whole width
     partial: dict[int, Exchange] = field(default_factory=dict)  # storage of sums to be added up -> how
+    chains: dict[int, "Chain"] = field(default_factory=dict)  # such a storage -> what is computed from the same sums
     period: dict[int, int] = field(default_factory=dict)  # split storage -> elements after which the parts repeat
+    narrow: set[int] = field(default_factory=set)  # weights that give fewer columns than they read
+    routers: frozenset[int] = frozenset()  # those of them whose results are sorted or compared: whole in the next pass
     split_weights: set[int] = field(default_factory=set)
     looked_up: set[int] = field(default_factory=set)  # tables that every device has whole: embeddings
     origins: dict[int, frozenset[int]] = field(default_factory=dict)  # computed from weights alone -> these weights
@@ -84,6 +96,12 @@ class Split:
             if other in counts:
                 counts[weight] = counts[other]
 
+    def mark_routers(self, storages: Sequence[int]) -> None:
+        """Note the weights that these results are projected with, if they give few columns: no device needs a part."""
+        weights = self.weights_of(storages)
+        if weights and weights <= self.narrow:
+            self.routers |= weights
+
     def put_period(self, storage: int, period: int | None) -> None:
         """Note after how many elements of a storage the parts repeat; None: not known."""
         if period is None:
@@ -96,11 +114,35 @@ class Split:
         key = Exchange(kind, op, module, size)
         self.exchanges[key] = self.exchanges.get(key, 0) + 1
 
+    def put_partial(self, storages: Sequence[int], sums: Exchange) -> None:
+        """Sums of which each device has a part."""
+        for storage in storages:
+            self.partial[storage] = sums
+            self.chains[storage] = Chain(sums.size, [storage])
+
+    def pass_partial(self, sources: Sequence[int], storages: Sequence[int], size: int) -> None:
+        """Partial sums that are computed from others: they may be added up before or after, where they are smallest."""
+        chain = self.chains[sources[-1]] if len(set(sources)) == 1 else Chain(size)
+        chain.members.extend(storages)
+        for storage in storages:
+            self.partial[storage] = self.partial[sources[-1]]._replace(size=size)
+            self.chains[storage] = chain
+
     def add_up(self, storages: Sequence[int]) -> None:
-        """Make whole what is still partial."""
+        """Make whole what is still partial, and with it what is as large and computed from the same sums."""
         for storage in dict.fromkeys(storages):
-            if storage in self.partial:
-                self.exchange(*self.partial.pop(storage))
+            if storage not in self.partial:
+                continue
+            sums, chain = self.partial[storage], self.chains[storage]
+            if sums.size == chain.size:  # then what was made smaller first need not have been exchanged
+                for smaller in chain.exchanged:
+                    self.exchanges[smaller] -= 1
+                chain.exchanged.clear()
+            self.exchange(*sums)
+            chain.exchanged.append(sums)
+            for one in chain.members:
+                if one in self.partial and self.partial[one].size <= sums.size:
+                    del self.partial[one]
 
     def unpacks(self, weights: set[int], inputs: Sequence[int], outputs: Sequence[int]) -> bool:
         """Whether an op reads weights alone: what it makes, such as a cast or scaled weight, then stands for them."""

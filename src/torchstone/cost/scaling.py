@@ -53,13 +53,18 @@ from torchstone.units import many
 
 # A trace split over several devices, by following the data. A matmul with a weight that reads whole data is split by
 # columns and gives split data; one that reads split data is split by rows, and its partial sums are added up over all
-# devices (all-reduce) when something else than an addition needs them: what is added to partial sums is added on one
-# device. Everything between works on split data. Sorting, and a norm over the split dimension, need the whole: split
-# data is gathered first, as is the final result. Embeddings and norms are not split.
+# devices (all-reduce) when an op that is not linear needs them: what is added to partial sums is added on one device,
+# and what experts give is weighted and added up for each token before. Everything between works on split data. Sorting,
+# and a norm over the split dimension, need the whole: split data is gathered first, as is the final result. Embeddings
+# and norms are not split, nor are routers: projections to few columns that are sorted or compared.
 
 
 _ADDITIONS = ("aten.add.Tensor", "aten.add_.Tensor")
 _WHOLE = frozenset((Kind.CONVOLUTION, Kind.RECURRENT, Kind.ATTENTION))  # where they read weights, no plan splits them
+_SCALED = ("aten.mul.Tensor", "aten.mul_.Tensor", "aten.div.Tensor", "aten.div_.Tensor")
+_JOINED = "aten.cat.default"
+_SELECTED = ("aten.sum.", "aten.index.", "aten.index_select.", "aten.index_add", "aten.index_put", "aten.scatter_add")
+_COMPARES = ("aten._softmax.", "aten._safe_softmax.", "aten._log_softmax.", "aten.max.", "aten.amax.", "aten.argmax.")
 _MEAN = "aten.mean.dim"
 _BATCHES = "aten.bmm.default"
 _MORE_PASSES = 2  # what is whole in the second one may leave other data to be split
@@ -89,7 +94,10 @@ def split_over(
     for _ in range(_MORE_PASSES):  # heads tell what one device has most of, and which weights all of them have
         parts = parts_of(trace, storages, state, devices)
         kept_whole |= {one for one, part in parts.items() if part.most == part.whole and one in weights}
-        if not state.meets_whole and all(part.most * devices == part.whole for part in parts.values()):
+        kept_whole |= state.routers
+        if not (state.meets_whole or state.routers) and all(
+            part.most * devices == part.whole for part in parts.values()
+        ):
             break
         start = Split(parts=parts, kept_whole=kept_whole)
         state = _followed(trace, (table, prediction), devices, start, held)
@@ -205,9 +213,11 @@ def _follow(
     if cost.kind is Kind.VIEW:
         return 1
     call = ops[index]
-    sums = [state.partial[storage] for storage in inputs if storage in state.partial]
-    if sums and call.op in _ADDITIONS and not state.width(inputs):
-        state.partial.update(dict.fromkeys(outputs, sums[-1]))
+    partial = [storage for storage in inputs if storage in state.partial]
+    if partial and not state.width(inputs) and _is_linear(call, inputs, partial):
+        made = sum(spec.size_bytes or 0 for spec in call.signature.output_specs)
+        size = state.partial[partial[-1]].size
+        state.pass_partial(partial, outputs, made if call.op == _JOINED else min(size, made))
         return _done(state, cost, 1)
     state.add_up(inputs)
     state.looked_up |= weights.intersection(inputs[:1] if cost.kind is Kind.INDEXING else ())
@@ -227,6 +237,16 @@ def _follow(
     elif cost.kind in _WHOLE and not weights.isdisjoint(inputs):
         state.left_whole[call.op] = state.left_whole.get(call.op, 0) + 1
     return _done(state, cost, state.share((*used, *outputs[:1]), devices) if used or width else 1)
+
+
+def _is_linear(call: OpCall, inputs: Sequence[int], partial: Sequence[int]) -> bool:
+    """Whether an op on partial sums gives partial sums: their sum over all devices is what it gives for the whole."""
+    if call.op in (*_ADDITIONS, _JOINED):
+        return call.op != _JOINED or len(partial) == len(inputs)
+    is_scaled = call.op in _SCALED and len(set(partial)) == 1 and inputs.count(partial[0]) == 1
+    if call.op.startswith("aten.div"):
+        return is_scaled and partial[0] == inputs[0]
+    return is_scaled or call.op.startswith(_SELECTED)
 
 
 def _split_dims(call: OpCall, inputs: Sequence[int], state: Split) -> tuple[SplitDim | None, ...]:
@@ -261,10 +281,16 @@ def _follow_split(
     """Follow an op on split data; the width of what it makes, 0 where that is whole."""
     state, weights, caches = known
     signature = call.signature
+    is_compared = cost.kind is Kind.SORTING or call.op.startswith(_COMPARES)
+    if is_compared and _needs_all(call, cost, data):
+        state.mark_routers(data.inputs)
     if data.dims and not state.is_gathered(data.inputs) and adds_up(cost.kind, signature, data.dims):
         size = sum(spec.size_bytes or 0 for spec in signature.output_specs)
         sums = Exchange(ALL_REDUCE, call.op, trace.module_path_of(call), size)
-        state.partial.update(dict.fromkeys(data.outputs, sums))
+        if cost.kind is Kind.MATMUL or call.op.startswith(_SELECTED):
+            state.put_partial(data.outputs, sums)
+        else:
+            state.exchange(*sums)  # a norm or a maximum is no sum that could be added to others
         return data.width
     if _needs_all(call, cost, data) and not state.is_gathered(data.inputs):
         size = sum(spec.size_bytes or 0 for spec in signature.input_specs[:1])
@@ -316,6 +342,11 @@ def _use_weights(
     """Split a matmul with weights: by rows where it reads split data, by columns where it reads whole data."""
     inputs, outputs, used = storages
     state.split_weights |= used
+    read_widths = [
+        spec.shape[-1:] for one, spec in zip(inputs, call.signature.input_specs, strict=True) if one not in used
+    ]
+    if all(spec.shape[-1:] < min(read_widths, default=()) for spec in call.signature.output_specs):
+        state.narrow |= used
     if by_rows:
         read = [spec for one, spec in zip(inputs, call.signature.input_specs, strict=True) if one in state.split]
         state.rows.update(dict.fromkeys(used, state.weights_of(inputs)))
@@ -372,6 +403,7 @@ def _split_added(call: OpCall, data: _Data, state: Split, weights: set[int]) -> 
         return
     made_from = state.weights_of(outputs)
     state.split_weights |= added
+    state.narrow |= added if made_from <= state.narrow else set()
     state.columns.update(dict.fromkeys(added, width))
     state.made_from.update(dict.fromkeys(outputs, made_from | added))
     if made_from in state.projected:
@@ -394,7 +426,7 @@ def _split_matmul(trace: Trace, call: OpCall, outputs: Sequence[int], state: Spl
     if by_rows:
         size = sum(spec.size_bytes or 0 for spec in made)
         sums = Exchange(ALL_REDUCE, call.op, trace.module_path_of(call), size)
-        state.partial.update(dict.fromkeys(outputs, sums))
+        state.put_partial(outputs, sums)
         for storage in outputs:
             state.split.pop(storage, None)
     else:
@@ -438,6 +470,7 @@ def _result(state: Split, devices: int, held: _Held, hardware: Hardware | None) 
     collectives = tuple(
         Collective(kind=kind, after=op, module=module, calls=calls, bytes_each=_sent(kind, size, devices))
         for (kind, op, module, size), calls in state.exchanges.items()
+        if calls
     )
     sent = sum(one.calls * one.bytes_each for one in collectives)
     seconds, notes = _time(state, collectives, hardware)
