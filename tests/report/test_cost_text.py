@@ -63,6 +63,20 @@ def test_the_work_of_a_device_has_the_unit_of_the_table() -> None:
         assert f"2, each {part.flops} {unit} and" in text
 
 
+def test_whether_one_device_is_enough_is_no_advice_where_the_work_is_split() -> None:
+    table, trace = model_and_costs()
+    small = device(memory_bytes=table.peak.total_bytes - 1)
+    alone = msgspec.structs.replace(table, prediction=predict(trace, table, small))
+    split = split_over(trace, alone, 2, alone.prediction)
+    for fits, advised in ((True, False), (False, True)):
+        parts = msgspec.structs.replace(split, fits=fits)
+        text = prediction_text(msgspec.structs.replace(alone, tensor_parallel=parts), trace, 5)
+        assert "\nfits        no without --tp: " in text
+        assert "--tp 2)" not in text
+        assert ("it does not fit on 2 devices: more of them" in text) is advised
+    assert "it does not fit: 2 devices or more have the memory (--tp 2)" in prediction_text(alone, trace, 5)
+
+
 def test_a_batch_without_eager_lifetimes_is_called_ideal() -> None:
     trace = capture(nn.Sequential(nn.Linear(8, 8)), torch.ones(2, 8), backward=True)
     table = price(trace)

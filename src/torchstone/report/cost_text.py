@@ -358,7 +358,7 @@ def _time_text(table: CostTable, prediction: Prediction, paint: Paint) -> str:
         ("predicted", f"at least {show_seconds(prediction.total_s)} on {hardware.title}, op after op ({bounds})"),
         ("fused", f"{show_seconds(prediction.fused_s)} when pointwise chains and attention stay on chip"),
         ("ideal", f"{show_seconds(prediction.ideal_s)} when everything overlaps (lower bound)"),
-        ("fits", _fits(prediction)),
+        ("fits", _fits(prediction, " without --tp" if table.tensor_parallel is not None else "")),
         *([("tiles", _padding_text(table, prediction.hardware.tile))] if prediction.hardware.tile else []),
         ("source", f"{hardware.source}; {prediction.basis}"),
         *(() if prediction.plan is None else plan_rows(prediction.plan)),
@@ -398,7 +398,7 @@ def needed_memory(prediction: Prediction) -> str:
     return least + (ideal if ideal == eager else f"{ideal} (ideal) to {eager} (eager)") + allocator
 
 
-def _fits(prediction: Prediction) -> str:
+def _fits(prediction: Prediction, alone: str) -> str:
     memory = show_bytes(prediction.hardware.memory_bytes)
     left_bytes = prediction.hardware.memory_bytes - prediction.peak_bytes
     close = show_bytes(prediction.peak_bytes) == memory and left_bytes
@@ -406,7 +406,8 @@ def _fits(prediction: Prediction) -> str:
     margin = f" ({show_bytes(abs(left_bytes))} {'left' if left_bytes > 0 else 'too much'})" if close else ""
     ended = "; the forward pass ended early" if prediction.ended_early else ""
     batch = largest_batch_text(prediction)
-    return f"{prediction.verdict.value}: {needed_memory(prediction)} of {memory}{margin}{unsized}{ended}{batch}"
+    needed = f"{needed_memory(prediction)} of {memory}{margin}"
+    return f"{prediction.verdict.value}{alone}: {needed}{unsized}{ended}{batch}"
 
 
 def largest_batch_text(prediction: Prediction) -> str:

@@ -47,6 +47,8 @@ def test_the_cards_say_the_largest_batch_and_what_each_of_several_devices_holds(
     parts = split_over(trace, table, 2, table.prediction)
     found = view(tmp_path, trace, msgspec.structs.replace(table, tensor_parallel=parts))
     fits, each = found.cards[4:]
+    assert (fits.title, fits.tone) == ("Fits in memory without --tp", Tone.PLAIN)  # of the split, the next card says so
+    assert each.tone is Tone.GOOD
     assert "; largest batch " in fits.detail
     assert each.title == "Each of 2 devices"
     assert each.value == show_bytes(parts.weight_bytes)

@@ -144,17 +144,19 @@ def _predicted_cards(table: CostTable) -> list[Card]:
     if found is None:
         return []
     bounds = ", ".join(f"{share:.0%} {bound.value}" for bound, share in bound_shares(table))
+    tone = {Fits.YES: Tone.GOOD, Fits.NO: Tone.BAD}.get(found.verdict, Tone.WARNING)
+    whole = " without --tp" if table.tensor_parallel is not None else ""  # the split has a card of its own
     return [
         Card(
-            title="Predicted time",
+            title=f"Predicted time{whole}",
             value=f"at least {show_seconds(found.total_s)}",
             detail=f"a bound, op by op, by published rates of {found.hardware.title}: {bounds}; not measured",
         ),
         Card(
-            title="Fits in memory",
+            title=f"Fits in memory{whole}",
             value=found.verdict.value,
             detail=f"{needed_memory(found)} of {show_bytes(found.hardware.memory_bytes)}{largest_batch_text(found)}",
-            tone={Fits.YES: Tone.GOOD, Fits.NO: Tone.BAD}.get(found.verdict, Tone.WARNING),
+            tone=Tone.PLAIN if whole else tone,
         ),
     ]
 
@@ -171,7 +173,7 @@ def _split_cards(table: CostTable) -> list[Card]:
             title=f"Each of {split.devices} devices",
             value=show_bytes(split.weight_bytes),
             detail="; ".join((f"of weights, {show_flops(split.flops, unit)}", *rows)),
-            tone=Tone.BAD if split.fits is False else Tone.PLAIN,
+            tone=Tone.PLAIN if split.fits is None else Tone.GOOD if split.fits else Tone.BAD,
         )
     ]
 

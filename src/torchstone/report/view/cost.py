@@ -109,7 +109,11 @@ def advice(table: CostTable) -> tuple[Advice, ...]:
         return ()
     memory = found.hardware.memory_bytes // found.hardware.devices  # --tp splits over the chips of a board
     first = []
-    if found.verdict is Fits.NO:
+    split = table.tensor_parallel
+    if split is not None and split.fits is False:
+        first.append(f"it does not fit on {split.devices} devices: more of them, or a narrower format of the weights "
+                     "(--weights)")  # fmt: skip
+    if split is None and found.verdict is Fits.NO:
         devices = -(-found.peak_bytes // memory)
         first.append(f"it does not fit: {many(devices, 'device')} or more have the memory (--tp {devices}), "
                      "or a narrower format of the weights (--weights)")  # fmt: skip
