@@ -14,6 +14,7 @@ from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
 from torchstone.models.inputs import InputOptions
 from torchstone.record import codec
 from torchstone.record.analysis import UNKNOWN, Analysis, AnalysisStage, StageState
+from torchstone.record.cost import CostTable
 from torchstone.workflows.analyze import ANALYSIS_FILE, AnalyzeRequest, analyze
 from torchstone.workflows.model_source import ModelRequest
 
@@ -222,5 +223,8 @@ def test_a_module_in_memory(tmp_path: Path) -> None:
     assert found.headline == "It fits on a100 and runs on eager."
     assert _stages(found)["reference"].state is StageState.DONE
     assert _stages(found)["formula"].state is StageState.SKIPPED
+    prediction = codec.load(tmp_path / "cost.json", CostTable).prediction
+    assert prediction is not None
+    assert any("not verified by others: an analysis makes one" in note for note in prediction.notes)
     with pytest.raises(InputError, match="drop `inputs`"):
         ts.analyze("tiny:bert", torch.ones(1), tmp_path)

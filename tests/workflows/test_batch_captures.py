@@ -11,7 +11,9 @@ import torchstone as ts
 from torchstone.capture import capture
 from torchstone.cost import price
 from torchstone.models.inputs import InputOptions
+from torchstone.record import codec
 from torchstone.record.cost import CostTable, Prediction
+from torchstone.report.cost_text import largest_batch_text
 from torchstone.workflows.cost import CostRequest, PricingOptions, cost_model
 from torchstone.workflows.model_source import ModelRequest
 
@@ -210,11 +212,57 @@ def test_a_model_on_real_tensors_is_not_captured_with_larger_batches(hardware: s
     assert any("real tensors (cpu)" in note for note in found.notes)
 
 
-def test_a_trace_without_its_model_is_not_verified(hardware: str) -> None:
-    found = ts.price(capture(nn.Linear(30, 70), rows(3)), hardware=hardware).prediction
+@pytest.mark.parametrize("is_saved", [False, True], ids=["in memory", "saved"])
+def test_a_trace_without_its_model_is_not_verified_and_says_so(
+    hardware: str, tmp_path: Path, *, is_saved: bool
+) -> None:
+    trace = capture(nn.Linear(30, 70), rows(3))
+    codec.save(tmp_path / "trace.json", trace)
+    table = priced(str(tmp_path / "trace.json"), hardware) if is_saved else ts.price(trace, hardware=hardware)
+    found = table.prediction
     assert found is not None
     assert found.largest_batch is not None
     assert not found.largest_batch_verified
+    assert any("worked out from one capture, not verified" in note for note in found.notes)
+
+
+class Recurrent(nn.Module):
+    """A sequence of numbers, of which none is a batch: a recurrence runs along the first dimension."""
+
+    def __init__(self, *, is_mixed: bool) -> None:
+        super().__init__()
+        self.mixed = nn.Conv1d(31, 8, 1) if is_mixed else nn.Conv1d(1, 8, 3, padding=1)
+        self.inner = nn.GRU(1 if is_mixed else 8, 16, batch_first=True)
+        self.is_mixed = is_mixed
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        mixed = self.mixed(given[None]) if self.is_mixed else self.mixed(given.T).T
+        return self.inner(mixed)[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "why"),
+    [
+        (Recurrent(is_mixed=False), torch.ones(31, 1), "dimension 0 of the inputs is that of a sequence"),
+        (Recurrent(is_mixed=True), torch.ones(31, 1), "with 62 in place of 31 in dimension 0"),
+        (nn.Softmax(0), torch.tensor(1.0), "no dimension that could be that of a batch"),
+    ],
+    ids=["sequence", "channels", "number"],
+)
+def test_it_is_said_why_there_is_no_largest_batch(
+    model: nn.Module, given: torch.Tensor, why: str, hardware: str
+) -> None:
+    table = ts.price(ts.trace(model, given), hardware=hardware)
+    assert table.prediction is not None
+    assert table.prediction.largest_batch is None
+    assert why in table.prediction.largest_batch_unknown
+    assert f"no largest batch is known: {table.prediction.largest_batch_unknown}" in largest_batch_text(
+        table.prediction
+    )
+    alone = ts.price(capture(model, given), hardware=hardware).prediction
+    assert alone is not None
+    assert alone.largest_batch_unknown
+    assert not any("worked out" in note for note in alone.notes)
 
 
 def priced(model: str, hardware: str, **options: object) -> CostTable:

@@ -73,14 +73,19 @@ class Exchanged(dict[str, Any]):
         return dict, (dict(self.items()),)
 
 
+Buffers = dict[int, dict[str, Tensor | None]]  # those of modules, by their places
+
+
 @contextmanager
-def exchanged(modules: list[nn.Module], exchange: Exchange, let_go: Callable[[Tensor], None]) -> Iterator[None]:
+def exchanged(modules: list[nn.Module], exchange: Exchange, let_go: Callable[[Tensor], None]) -> Iterator[Buffers]:
     """While open, each parameter and buffer of the modules is what `exchange` makes of it.
 
     `let_go` is called with each tensor of before that no module holds any more, because another one took its place.
+    Gives, once it is closed, the buffers that modules did not hold before.
     """
     tables = [module.__dict__ for module in modules]
-    before = [(own, name, own[name]) for own in tables for name in _HOLDERS]
+    before = [(own, name, own[name]) for name in _HOLDERS for own in tables]
+    changed: Buffers = {}
 
     def replaced(tensor: Tensor) -> None:
         if not any(tensor is one for attributes, name, _ in before for one in dict.values(attributes[name])):
@@ -91,8 +96,14 @@ def exchanged(modules: list[nn.Module], exchange: Exchange, let_go: Callable[[Te
             if entries:
                 attributes[name] = held = Exchanged(entries)
                 held.exchange, held.let_go = exchange, replaced
-        yield
+        yield changed
     finally:
+        for place, (attributes, name, entries) in enumerate(before[len(tables) :]):
+            held, known = attributes[name], entries
+            if held is entries:  # it was empty
+                held, known = entries, {}
+            if len(held) != len(known) or not all(map(is_, dict.values(held), dict.values(known))):
+                changed[place] = {one: tensor for one, tensor in dict.items(held) if tensor is not known.get(one)}
         for attributes, name, entries in before:
             attributes[name] = entries
 

@@ -7,11 +7,11 @@ import random
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, filterfalse
+from itertools import filterfalse
 from operator import is_
 from threading import Lock, get_ident
 from types import TracebackType
@@ -358,15 +358,13 @@ def _restore_values(buffer: Tensor, version: int, value: Tensor) -> None:
             buffer.copy_(value)
 
 
-_INTERCEPTED = 1  # attribute that a module has while its calls are intercepted
-
-
 class KeptModules:
     """The attributes of modules and what stands in those of them that are dictionaries, hooks among them, or lists."""
 
     def __init__(self, tree: ModuleTree, *, real: bool) -> None:
         self._modules = tree.modules
         self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []  # of each module
+        self._changed: list[int] | None = None
         self.constants: list[Tensor] = []  # attributes that are tensors
         dictionaries: list[dict[str, Any]] = []
         tables: list[Any] = []  # ordered dictionaries, in which modules have their hooks, lists, sets and queues
@@ -391,25 +389,27 @@ class KeptModules:
         held = (one for one in (*trained, *self.constants) if one is not None)
         self._trained = [(one, one.requires_grad) for one in held]
 
-    def new_tensors(self) -> Iterator[tuple[int, str, Tensor]]:
-        """The place of a module, the name and the tensor of each attribute and buffer that is another one by now.
+    def new_tensors(self, buffers: Mapping[int, Mapping[str, Tensor | None]]) -> Iterator[tuple[int, str, Tensor]]:
+        """The place of a module, the name and the tensor of each attribute that is another one by now.
 
-        A capture itself puts other tables in the place of those of parameters and buffers, where there are any. So one
-        look at all values tells most modules apart from those of which an attribute changed.
+        Modules hold their own tables of buffers again; what else they held is given, by the places of the modules.
         """
-        for place, (module, (now, before)) in enumerate(zip(self._modules, self._attributes, strict=True)):
-            buffers, known = now["_buffers"], before["_buffers"]
-            if buffers is known:  # it had none
-                known = {}
-            own = len(before) - bool(before["_parameters"]) - bool(known)
-            held: list[tuple[str, Tensor | None]] = []
-            if sum(map(is_, now.values(), before.values())) != own or len(now) > len(before) + _INTERCEPTED:
-                held += [(name, now[name]) for name in layout_of(module).tensors]
-            if len(buffers) != len(known) or not all(map(is_, dict.values(buffers), dict.values(known))):
-                held += dict.items(buffers)  # as modules hold them, not as they are looked at
-            for name, value in held:
-                if value is not None and value is not before.get(name, known.get(name)):
-                    yield place, name, value
+        for place in sorted({*self._find_changed(), *buffers}):
+            now, before = self._attributes[place]
+            for name in layout_of(self._modules[place]).tensors:
+                if now[name] is not before.get(name, before["_buffers"].get(name)):
+                    yield place, name, now[name]
+            yield from ((place, name, one) for name, one in buffers.get(place, {}).items() if one is not None)
+
+    def _find_changed(self) -> list[int]:
+        """The places of modules whose attributes are others by now; they change no more until they are put back."""
+        if self._changed is None:
+            self._changed = [
+                place
+                for place, (now, before) in enumerate(self._attributes)
+                if [*now] != [*before] or not all(map(is_, now.values(), before.values()))
+            ]
+        return self._changed
 
     def restore(self) -> None:
         """Put back what was there."""
@@ -426,7 +426,8 @@ class KeptModules:
             if len(container) != len(parts) or not all(map(is_, container, parts)):
                 container.clear()
                 container.extend(parts)
-        for dictionary, before in chain(self._attributes, self._filled):
+        attributes = [self._attributes[place] for place in self._find_changed()]
+        for dictionary, before in (*attributes, *self._filled):
             if [*dictionary] != [*before] or not all(map(is_, dictionary.values(), before.values())):
                 dictionary.clear()
                 dictionary.update(before)

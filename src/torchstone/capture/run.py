@@ -19,7 +19,6 @@ from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.ops import LinesOfNodes, Met, OpColumns, OpRecorder, nodes_so_far, origin_of
 from torchstone.capture.restore_state import (
     LOOKS_WATCHED,
-    KeptModules,
     WrittenTensors,
     inputs_in,
     modules_kept,
@@ -253,11 +252,22 @@ class Run:
             written = WrittenTensors(self._tensors.was_there)
             self._recorder.before_write = written.save
             kept.enter_context(written.watching())
-            self._number_held_tensors(kept)
+            self._held_numbers = self._tensors.number_held(self._tree.held_tensors(), self._world.exchanges)
+            with exchanged(self._tree.modules, self._held_as, self._let_go) as buffers:
+                ran = self._run(args, kwargs)
+            self._find_new_states(modules.new_tensors(buffers))
+            if ran.cause is None:
+                self._find_changed_inputs(args, kwargs)
+            else:
+                self._raised, self.error = ran.cause, printable(ran.error or ran.cause)
+
+    def _run(self, args: tuple[object, ...], kwargs: dict[str, object]) -> foreign_code:
+        with ExitStack() as watched:
             self._number_inputs(args, kwargs)
-            self._really_call = kept.enter_context(intercepted(self._tree.modules, self._call, self._elsewhere.append))
+            call = intercepted(self._tree.modules, self._call, self._elsewhere.append)
+            self._really_call = watched.enter_context(call)
             if self._reuse is not None:
-                kept.enter_context(self._reuse.watching())
+                watched.enter_context(self._reuse.watching())
             self._kept.count_own()
             self._tensors.lifetimes.ask(self._kept.gone)
             # a model may raise anything, and that is a result
@@ -270,16 +280,7 @@ class Run:
                         self._backward.run(output)
                         self._find_gradients()
             self._tensors.lifetimes.settle()
-            self._find_new_states(modules)
-            if ran.cause is None:
-                self._find_changed_inputs(args, kwargs)
-            else:
-                self._raised, self.error = ran.cause, printable(ran.error or ran.cause)
-
-    def _number_held_tensors(self, kept: ExitStack) -> None:
-        """Number parameters and buffers as the model holds them, then let it hold what this world has for them."""
-        self._held_numbers = self._tensors.number_held(self._tree.held_tensors(), self._world.exchanges)
-        kept.enter_context(exchanged(self._tree.modules, self._held_as, self._let_go))
+        return ran
 
     def _held_as(self, tensor: Tensor) -> Tensor:
         """What a parameter or buffer is in this world, with the number of the original."""
@@ -317,9 +318,9 @@ class Run:
         storage = self._tensors.storage_of[self._tensors.number_of(held)]
         self._tensors.lifetimes.stands_at(storage_pointer(held), storage)
 
-    def _find_new_states(self, modules: KeptModules) -> None:
+    def _find_new_states(self, held: Iterable[tuple[int, str, Tensor]]) -> None:
         """Which tensors modules hold at the end, in the place of others or of none."""
-        for module, name, tensor in modules.new_tensors():
+        for module, name, tensor in held:
             if self._tensors.is_known(tensor):
                 path = self._tree.paths[module]
                 self._tensors.left[f"{path}.{name}" if path else name] = self._tensors.number_of(tensor)

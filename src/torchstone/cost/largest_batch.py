@@ -49,6 +49,7 @@ class LargestBatches(msgspec.Struct, frozen=True):
     captured: int | None = None
     ideal: BatchRange = BatchRange()
     eager: BatchRange = BatchRange()
+    unknown: str = ""  # why there are none; "" where a tensor of unknown size says it
 
 
 def largest_batches(trace: Trace, table: CostTable, memory_bytes: int) -> LargestBatches:
@@ -59,11 +60,13 @@ def largest_batches(trace: Trace, table: CostTable, memory_bytes: int) -> Larges
     and where some of the memory may grow with the square of the batch.
     """
     batch = _batch_size(trace)
-    if not batch or table.peak.unsized:
+    if table.peak.unsized:
         return LargestBatches()
+    if not batch:
+        return LargestBatches(unknown="the first input has no dimension that could be that of a batch")
     memory = _GrowingMemory(trace, table.conventions, batch)
     if not memory.grows_in_batches():
-        return LargestBatches()
+        return LargestBatches(unknown=f"memory does not divide by the first dimension of the first input, {batch:,}")
     ideal = _range(memory.most_bytes, memory.least_bytes, memory_bytes)
     if trace.eager_memory is None or trace.recorded_ops.forward_calls != trace.size.op or memory.squares:
         return LargestBatches(batch, ideal)

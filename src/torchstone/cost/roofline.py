@@ -283,6 +283,7 @@ def predict(trace: Trace, table: CostTable, hardware: Hardware, *, states_bytes:
         eager_largest_batch_at_most=batches.eager.most,
         reserved_peak_bytes=reserved,
         captured_batch=batches.captured,
+        largest_batch_unknown=batches.unknown,
         notes=(*roof.notes(), *_allocator_notes(trace, hardware, reserved)),
         unsized=table.peak.unsized,
         ended_early=failed,

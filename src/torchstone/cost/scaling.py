@@ -1,7 +1,7 @@
 """What each of several devices does, holds and sends: tensor parallelism."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, prod
 from typing import NamedTuple
@@ -9,10 +9,30 @@ from typing import NamedTuple
 import msgspec
 
 from torchstone.cost.caches import in_blocks
+from torchstone.cost.device_parts import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    CACHE_RANK,
+    Exchange,
+    Part,
+    Split,
+    parts_of,
+    split_unread,
+)
 from torchstone.cost.liveness import largest_sum
 from torchstone.cost.optimizer import optimiser_states
 from torchstone.cost.registry import numbers
 from torchstone.cost.shorten import Short, whole
+from torchstone.cost.split_dimension import (
+    Place,
+    SplitDim,
+    adds_up,
+    is_over_split,
+    made_dim,
+    period_of,
+    place_in_product,
+    split_dim,
+)
 from torchstone.cost.storages import Storages, find_storages
 from torchstone.cost.tiles import TiledForm, in_tiles, tiled_forms
 from torchstone.record.cost import (
@@ -38,118 +58,22 @@ from torchstone.units import many
 # data is gathered first, as is the final result. Embeddings and norms are not split.
 
 
-_ALL_REDUCE = "all-reduce"
-_ALL_GATHER = "all-gather"
 _ADDITIONS = ("aten.add.Tensor", "aten.add_.Tensor")
-_CACHE_RANK = 4  # batch, heads, tokens, width of a head
 _WHOLE = frozenset((Kind.CONVOLUTION, Kind.RECURRENT, Kind.ATTENTION))  # where they read weights, no plan splits them
 _MEAN = "aten.mean.dim"
 _BATCHES = "aten.bmm.default"
+_MORE_PASSES = 2  # what is whole in the second one may leave other data to be split
+_EXPERTS = "expert"  # in the names of their weights
 _NORMS = ("aten.native_layer_norm.default", "aten._fused_rms_norm.default")
 
 
-class _Exchange(NamedTuple):
-    """Data that devices must exchange, and the op and module it comes from."""
+class _Data(NamedTuple):
+    """What an op reads and makes: storages, the width of those that are split, and in which dimension each is."""
 
-    kind: str
-    op: str
-    module: str
-    size: int
-
-
-class _Heads(NamedTuple):
-    """Heads of attention, and the columns of one."""
-
-    number: int
-    width: int
-
-
-class _Part(NamedTuple):
-    """Columns, rows or heads: all of them, and those of the device that has most."""
-
-    whole: int
-    most: int
-
-    @staticmethod
-    def of(whole: int, devices: int) -> "_Part":
-        """None is divided: 100 columns on three devices are 34 on two of them; of too few heads, each has one."""
-        return _Part(whole, ceil(whole / devices))
-
-
-@dataclass(slots=True, kw_only=True)
-class _Split:
-    """What is known while the trace is followed."""
-
-    split: dict[int, int] = field(default_factory=dict)  # storage of which each device holds a part -> whole width
-    partial: dict[int, _Exchange] = field(default_factory=dict)  # storage of sums to be added up -> how
-    split_weights: set[int] = field(default_factory=set)
-    looked_up: set[int] = field(default_factory=set)  # tables that every device has whole: embeddings
-    origins: dict[int, frozenset[int]] = field(default_factory=dict)  # computed from weights alone -> these weights
-    made_from: dict[int, frozenset[int]] = field(default_factory=dict)  # split storage -> weights it is computed with
-    projected: dict[frozenset[int], int] = field(default_factory=dict)  # weights split by columns -> bytes they give
-    gathered: set[int] = field(default_factory=set)  # split storage of which each device has also seen the whole
-    columns: dict[int, int] = field(default_factory=dict)  # weight that is split by columns -> how many it has
-    rows: dict[int, frozenset[int]] = field(default_factory=dict)  # weight that is split by rows -> weights before it
-    row_counts: dict[int, int] = field(default_factory=dict)  # weight that is split by rows -> how many it has
-    queries: dict[int, int] = field(default_factory=dict)  # split storage that attention reads or makes -> heads
-    by_heads: dict[int, set[tuple[int, ...]]] = field(default_factory=dict)  # storage -> as what of rank 4 it is seen
-    left_whole: dict[str, int] = field(default_factory=dict)  # op that reads weights and is not split -> calls
-    parts: dict[int, _Part] = field(default_factory=dict)  # split storage or weight -> that of the device with most
-    flops: float = 0.0
-    moved: float = 0.0
-    seconds: float = 0.0
-    exchanges: dict[_Exchange, int] = field(default_factory=dict)
-
-    def exchange(self, kind: str, op: str, module: str, size: int) -> None:
-        key = _Exchange(kind, op, module, size)
-        self.exchanges[key] = self.exchanges.get(key, 0) + 1
-
-    def add_up(self, storages: Sequence[int]) -> None:
-        """Make whole what is still partial."""
-        for storage in dict.fromkeys(storages):
-            if storage in self.partial:
-                self.exchange(*self.partial.pop(storage))
-
-    def unpacks(self, weights: set[int], inputs: Sequence[int], outputs: Sequence[int]) -> bool:
-        """Whether an op reads weights alone: what it makes, such as a cast or scaled weight, then stands for them."""
-        if not inputs or not all(storage in weights or storage in self.origins for storage in inputs):
-            return False
-        self.origins.update(dict.fromkeys(set(outputs) - weights, frozenset(self.multiplied(weights, inputs))))
-        return True
-
-    def multiplied(self, weights: set[int], inputs: Sequence[int]) -> set[int]:
-        """The weights among these, and what stands for weights together with those."""
-        made = [storage for storage in inputs if storage in self.origins]
-        return weights.intersection(inputs).union(made, *(self.origins[storage] for storage in made))
-
-    def weights_of(self, storages: Sequence[int]) -> frozenset[int]:
-        """The weights that split data among these is computed with."""
-        return frozenset().union(*(self.made_from.get(storage, frozenset()) for storage in storages))
-
-    def gather(self, storages: Sequence[int], op: str, module: str, size: int, *, parts_stay: bool) -> None:
-        """Exchange what was projected into these: every device sees all of it and of what was computed from it."""
-        weights = self.weights_of(storages)
-        self.exchange(_ALL_GATHER, op, module, self.projected.get(weights, size))
-        same = {*storages, *(one for one, source in self.made_from.items() if source == weights)}
-        if parts_stay:
-            self.gathered |= same
-            return
-        for storage in same:  # every device goes on with all of it
-            self.split.pop(storage, None)
-            self.made_from.pop(storage, None)
-
-    def is_gathered(self, storages: Sequence[int]) -> bool:
-        """Whether every device has all of the split data among these."""
-        return all(storage in self.gathered for storage in storages if storage in self.split)
-
-    def share(self, storages: Sequence[int], devices: int) -> float:
-        """By how much the part of the device with most is less than the whole."""
-        part = next((self.parts[storage] for storage in storages if storage in self.parts), None)
-        return devices if part is None else part.whole / part.most
-
-    def width(self, storages: Sequence[int]) -> int:
-        """The whole width of split data among these; 0 where none is split."""
-        return max((self.split.get(storage, 0) for storage in storages), default=0)
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+    width: int  # 0: all of it is whole
+    dims: tuple[SplitDim | None, ...]  # of each input; empty where not known
 
 
 def split_over(
@@ -160,34 +84,56 @@ def split_over(
     weights = {
         storage for storage, category in enumerate(storages.categories) if category is Category.WEIGHTS
     } & storages.names.keys()
-    costs = (table, prediction)
-    state = _followed(trace, costs, devices, _Split(), (weights, storages.cache_inputs))
-    parts = _parts(state, _heads(trace, storages, state, devices), devices)
-    if any(part.most * devices != part.whole for part in parts.values()):  # one device has more than the others
-        state = _followed(trace, costs, devices, _Split(parts=parts), (weights, storages.cache_inputs))
-    state.parts = parts
+    held = (weights, storages.cache_inputs)
+    state, kept_whole = _followed(trace, (table, prediction), devices, Split(), held), frozenset[int]()
+    for _ in range(_MORE_PASSES):  # heads tell what one device has most of, and which weights all of them have
+        parts = parts_of(trace, storages, state, devices)
+        kept_whole |= {one for one, part in parts.items() if part.most == part.whole and one in weights}
+        if not state.meets_whole and all(part.most * devices == part.whole for part in parts.values()):
+            break
+        start = Split(parts=parts, kept_whole=kept_whole)
+        state = _followed(trace, (table, prediction), devices, start, held)
+    state.parts = parts_of(trace, storages, state, devices)
     if len(trace.module_calls):
         _give_back(storages.kept - storages.gradients, state, storages.sizes, storages.categories)
+    unread = split_unread(trace, storages, state, devices)
     hardware = prediction.hardware if prediction else None
     rules = table.conventions
     written_out = whole(trace)
     stored = in_blocks(trace, in_tiles(written_out, storages, rules.tile), rules.block_size, rules.tile)
     states = optimiser_states(trace, optimiser)
     sizes = _sizes_on_one_device(written_out, stored, state, devices, rules.tile)
-    return _result(state, devices, _Held.on_one_device(trace, stored, sizes, states), hardware)
+    found = _result(state, devices, _Held.on_one_device(trace, stored, sizes, states), hardware)
+    return msgspec.structs.replace(found, notes=(*found.notes, *_notes(state, storages, unread)))
+
+
+def _notes(state: Split, storages: Storages, unread: int) -> tuple[str, ...]:
+    """What must be known to compare the split with that of a server."""
+    notes = []
+    if any(_EXPERTS in storages.names[one] for one in state.split_weights & storages.names.keys()):
+        notes.append(
+            "each device has columns of every expert; a server that keeps whole experts on each device (expert "
+            "parallelism) sends tokens to them, which is not what is counted"
+        )
+    if unread:
+        notes.append(
+            f"{many(unread, 'weight')} that this step does not read, such as those of an encoder, split as equal ones "
+            "that it reads, else by columns"
+        )
+    return tuple(notes)
 
 
 def _followed(
     trace: Trace,
     costs: tuple[CostTable, Prediction | None],
     devices: int,
-    state: _Split,
+    state: Split,
     ends: tuple[set[int], frozenset[int]],
-) -> _Split:
+) -> Split:
     """Follow all ops; with the heads of a first pass, work that is by heads is that of the device with most of them."""
     table, prediction = costs
     for spec, storage in zip(trace.tensors.spec_of, trace.tensors.storage_of, strict=True):
-        if len(shape := trace.tensors.specs[spec].shape) == _CACHE_RANK:
+        if len(shape := trace.tensors.specs[spec].shape) == CACHE_RANK:
             state.by_heads.setdefault(storage, set()).add(shape)
     for index, signature in enumerate(trace.ops.signature_of):
         share = _follow(trace, table.signatures[signature], index, devices, (state, *ends))
@@ -223,12 +169,12 @@ class _Held:
         )
 
 
-def _sizes_on_one_device(short: Short, storages: Storages, state: _Split, devices: int, tile: int | None) -> list[int]:
+def _sizes_on_one_device(short: Short, storages: Storages, state: Split, devices: int, tile: int | None) -> list[int]:
     """Bytes of each storage on the device with most of it; a part is filled up to whole tiles or blocks again."""
     sizes = list(storages.sizes)
     forms = tiled_forms(short, storages)
-    for storage in (state.split_weights | state.split.keys()) - state.looked_up:
-        part, form = state.parts.get(storage, _Part(devices, 1)), forms.get(storage)
+    for storage in (state.split_weights | state.split.keys() | state.repeated.keys()) - state.looked_up:
+        part, form = state.parts.get(storage, Part(devices, 1)), forms.get(storage)
         cut = _cut(storage, form, part, state) if form is not None else None
         if cut is not None and (tile or has_blocks(cut.spec.dtype)):
             sizes[storage] = cut.size_bytes(tile or 1)
@@ -237,7 +183,7 @@ def _sizes_on_one_device(short: Short, storages: Storages, state: _Split, device
     return sizes
 
 
-def _cut(storage: int, form: TiledForm, part: _Part, state: _Split) -> TiledForm | None:
+def _cut(storage: int, form: TiledForm, part: Part, state: Split) -> TiledForm | None:
     """A weight with fewer rows or columns, or data with fewer columns; None for heads, each of which is a matrix."""
     dims: tuple[int, ...] = (-1,)
     length = part.whole
@@ -248,120 +194,8 @@ def _cut(storage: int, form: TiledForm, part: _Part, state: _Split) -> TiledForm
     return form.cut(length, length * part.most // part.whole, dims)
 
 
-def _parts(state: _Split, heads: Mapping[int, _Part], devices: int) -> dict[int, _Part]:
-    """What the device with most has of all that is split: heads where they are known, else rows or columns."""
-    parts = dict(heads)
-    for weight, count in state.row_counts.items():
-        part = parts.setdefault(weight, _Part.of(count, devices))
-        for source in state.rows[weight]:
-            columns = state.columns.get(source, 0)
-            if columns and columns % count == 0:  # two of them in one, such as gate and up, are split one by one
-                parts.setdefault(source, _Part(columns, columns * part.most // part.whole))
-    for storage, width in (*state.columns.items(), *state.split.items()):
-        parts.setdefault(storage, _Part.of(max(width, 1), devices))
-    return parts
-
-
-def _heads(trace: Trace, storages: Storages, state: _Split, devices: int) -> dict[int, _Part]:
-    """The heads of each split cache and of what attention asks with and gives, and of the weights around them."""
-    found: dict[int, int] = dict(state.queries)
-    widths: dict[int, int] = {storage: state.split[storage] for storage in found if storage in state.split}
-    caches = _heads_of_caches(trace, storages, state)
-    found |= {storage: one.number for storage, one in caches.items()}
-    widths |= {storage: one.number * one.width for storage, one in caches.items()}
-    for storage, heads in list(found.items()):
-        for weight in state.made_from.get(storage, ()):
-            if widths.get(storage) == state.columns.get(weight):
-                found[weight] = heads
-    fused = _fused_projections(state, caches)
-    found |= {weight: queries or keys for weight, (queries, keys, _) in fused.items()}
-    for weight, sources in state.rows.items():  # the projection after attention reads what all heads of queries give
-        known = [source for source in sources if source in found]
-        if known:
-            found[weight] = max(_heads_before(state, weight, source, found[source]) for source in known)
-    asking = _asking(state, found, caches, fused)
-    parts = {
-        storage: _Part(count, _most_keys(asking.get(storage, count), count, devices))
-        for storage, count in found.items()
-    }
-    for weight, (queries, keys, width) in fused.items():
-        most_keys = _most_keys(asking.get(weight, queries or keys), keys, devices)
-        parts[weight] = _Part(state.columns[weight], (ceil(queries / devices) + 2 * most_keys) * width)
-    return parts
-
-
-def _asking(
-    state: _Split, found: Mapping[int, int], caches: Mapping[int, _Heads], fused: Mapping[int, tuple[int, int, int]]
-) -> dict[int, int]:
-    """How many heads of queries share the heads of keys that a weight gives or a cache keeps."""
-    asking = {weight: queries for weight, (queries, _, _) in fused.items() if queries}
-    for weight, sources in state.rows.items():
-        for source in sources & found.keys():
-            keys = fused[source][1] if source in fused else found[source]
-            if found.get(weight, 0) % keys == 0:
-                asking[source] = max(found.get(weight, 0), asking.get(source, keys))
-    for storage in caches:
-        known = [asking[weight] for weight in state.made_from.get(storage, ()) if weight in asking]
-        if known:
-            asking[storage] = max(known)
-    return asking
-
-
-def _most_keys(queries: int, keys: int, devices: int) -> int:
-    """The heads of keys on the device with most, where none has more heads of queries than it must.
-
-    A device has heads of queries that follow each other, and the heads of keys that these ask for: of 32 and 8, each of
-    three devices has up to 11 of queries, and one of them 4 of keys. Devices that take as many as they can are fewest.
-    """
-    each, shared = ceil(queries / devices), max(queries // keys, 1)
-    for most in range(ceil(keys / devices), keys):
-        placed = used = 0
-        while placed < queries:
-            placed = min(placed + each, (placed // shared + most) * shared)
-            used += 1
-        if used <= devices:
-            return most
-    return keys
-
-
-def _heads_before(state: _Split, weight: int, source: int, heads: int) -> int:
-    """The heads that a projection reads: without a kernel for attention, those of keys tell how wide a head is."""
-    columns, rows = state.columns.get(source, 0), state.row_counts[weight]
-    if state.queries or not columns or rows * heads % columns:
-        return heads
-    return max(heads, rows * heads // columns)
-
-
-def _heads_of_caches(trace: Trace, storages: Storages, state: _Split) -> dict[int, _Heads]:
-    """The heads of each split cache, as it was made: later views may be transposed."""
-    table = trace.tensors
-    caches: dict[int, _Heads] = {}
-    for spec, storage in zip(table.spec_of, table.storage_of, strict=True):
-        shape, stride = table.specs[spec].shape, table.specs[spec].stride
-        if storage in caches or len(shape) != _CACHE_RANK or (stride is not None and stride[1] == 0):
-            continue  # the last: one head that is seen as many, as the rotary key of latent attention is
-        if storages.categories[storage] is Category.KV_CACHE and storage in state.split:
-            caches[storage] = _Heads(shape[1], shape[3])
-    return caches
-
-
-def _fused_projections(state: _Split, caches: Mapping[int, _Heads]) -> dict[int, tuple[int, int, int]]:
-    """Weights that give queries, keys and values, or the last two: heads of queries, of keys, and their width."""
-    kept: dict[int, set[_Heads]] = {}
-    for storage, heads in caches.items():
-        for weight in state.made_from.get(storage, frozenset()) & state.columns.keys():
-            kept.setdefault(weight, set()).add(heads)
-    fused: dict[int, tuple[int, int, int]] = {}
-    for weight, forms in kept.items():
-        (count, width), *others = forms
-        queries = state.columns[weight] // width - 2 * count
-        if not others and state.columns[weight] % width == 0 and queries >= 0 and queries % count == 0:
-            fused[weight] = (queries, count, width)
-    return fused
-
-
 def _follow(
-    trace: Trace, cost: SignatureCost, index: int, devices: int, known: tuple[_Split, set[int], frozenset[int]]
+    trace: Trace, cost: SignatureCost, index: int, devices: int, known: tuple[Split, set[int], frozenset[int]]
 ) -> float:
     """Follow one op; by how much the work of one device is less than the whole."""
     state, weights, caches = known
@@ -380,25 +214,80 @@ def _follow(
     if state.unpacks(weights, inputs, outputs):
         return _done(state, cost, 1)
     used = state.multiplied(weights, inputs) if _is_splittable(call, cost, state.width(inputs)) else set()
+    used -= state.kept_whole
     width = 0 if used and _widens_gathered(call, inputs, state) else state.width(inputs)
     used -= _biases(call, inputs) if width else set()
-    if used and width and _is_by_heads(trace, call, used):  # each device has the matrices of its heads
-        state.split_weights |= used
-        state.queries.update(dict.fromkeys(used, call.signature.input_specs[0].shape[0]))
-        _pass_on(call, cost, (inputs, outputs, width), state, caches)
-    elif used:
-        _use_weights(trace, call, (inputs, outputs, used), state, by_rows=bool(width))
-    elif width and _needs_all(call, cost, width) and not state.is_gathered(inputs):
-        size = sum(spec.size_bytes or 0 for spec in call.signature.input_specs[:1])
-        parts_stay = cost.kind is not Kind.SORTING  # after a norm each device may go on with its own columns
-        state.gather(inputs, call.op, trace.module_path_of(call), size, parts_stay=parts_stay)
-        return _done(state, cost, 1)
+    data = _Data(inputs, outputs, width, _split_dims(call, inputs, state) if width else ())
+    if used:
+        used = _follow_weights(trace, call, cost, data, (state, used, caches))
+    elif width and _is_whole_again(call, data, state, weights | caches):
+        width = 0  # every device has all of what it reads, and goes on with all of what it makes
     elif width:
-        _pass_on(call, cost, (inputs, outputs, width), state, caches)
-        _split_added(call, (inputs, outputs, width), state, weights)
+        width = _follow_split(trace, call, cost, data, (state, weights, caches))
     elif cost.kind in _WHOLE and not weights.isdisjoint(inputs):
         state.left_whole[call.op] = state.left_whole.get(call.op, 0) + 1
     return _done(state, cost, state.share((*used, *outputs[:1]), devices) if used or width else 1)
+
+
+def _split_dims(call: OpCall, inputs: Sequence[int], state: Split) -> tuple[SplitDim | None, ...]:
+    """The split dimension of each input, None of those that are whole; empty where one is not known."""
+    specs = call.signature.input_specs
+    found = tuple(split_dim(spec, state.period.get(one)) for one, spec in zip(inputs, specs, strict=True))
+    is_known = all(dim is not None for one, dim in zip(inputs, found, strict=True) if one in state.split)
+    return found if is_known else ()
+
+
+def _follow_weights(
+    trace: Trace, call: OpCall, cost: SignatureCost, data: _Data, known: tuple[Split, set[int], frozenset[int]]
+) -> set[int]:
+    """Follow a product with weights; those that are split by it."""
+    state, used, caches = known
+    place = place_in_product(call.signature, data.dims)
+    if data.width and (place is Place.BATCH or (place is None and _is_by_heads(trace, call, used))):
+        state.split_weights |= used  # each device has the matrices of its heads
+        state.queries.update(dict.fromkeys(used, call.signature.input_specs[-2].shape[0]))
+    elif not data.width or place in (None, Place.SUMMED):
+        _use_weights(trace, call, (data.inputs, data.outputs, used), state, by_rows=bool(data.width))
+        return used
+    else:
+        used = set()  # as between the tokens of columns that are split: each device needs all of the weight
+    _pass_on(call, cost, data, state, caches)
+    return used
+
+
+def _follow_split(
+    trace: Trace, call: OpCall, cost: SignatureCost, data: _Data, known: tuple[Split, set[int], frozenset[int]]
+) -> int:
+    """Follow an op on split data; the width of what it makes, 0 where that is whole."""
+    state, weights, caches = known
+    signature = call.signature
+    if data.dims and not state.is_gathered(data.inputs) and adds_up(cost.kind, signature, data.dims):
+        size = sum(spec.size_bytes or 0 for spec in signature.output_specs)
+        sums = Exchange(ALL_REDUCE, call.op, trace.module_path_of(call), size)
+        state.partial.update(dict.fromkeys(data.outputs, sums))
+        return data.width
+    if _needs_all(call, cost, data) and not state.is_gathered(data.inputs):
+        size = sum(spec.size_bytes or 0 for spec in signature.input_specs[:1])
+        parts_stay = cost.kind is not Kind.SORTING  # after a norm each device may go on with its own columns
+        state.gather(data.inputs, call.op, trace.module_path_of(call), size, parts_stay=parts_stay)
+        return 0
+    _pass_on(call, cost, data, state, caches)
+    _split_added(call, data, state, weights)
+    return data.width
+
+
+def _is_whole_again(call: OpCall, data: _Data, state: Split, held: set[int]) -> bool:
+    """Whether data that every device has seen whole meets other data as large, of which no device has a part alone."""
+    specs = dict(zip(data.inputs, call.signature.input_specs, strict=True))
+    parts = [spec.elements for one, spec in specs.items() if one in state.split]
+    others = [
+        spec.elements
+        for one, spec in specs.items()
+        if one not in held and one not in state.origins and one not in state.split
+    ]
+    meets = state.is_gathered(data.inputs) and max(others, default=0) >= max(parts)
+    state.meets_whole |= meets
+    return meets and bool(state.parts)  # heads are found first
 
 
 def _is_splittable(call: OpCall, cost: SignatureCost, width: int) -> bool:
@@ -407,7 +296,7 @@ def _is_splittable(call: OpCall, cost: SignatureCost, width: int) -> bool:
     return cost.kind is Kind.MATMUL and (bool(width) or columns)
 
 
-def _widens_gathered(call: OpCall, inputs: Sequence[int], state: _Split) -> bool:
+def _widens_gathered(call: OpCall, inputs: Sequence[int], state: Split) -> bool:
     """Whether a matmul makes more of what every device has seen whole: then its columns are split, not its rows."""
     read = [spec.elements for one, spec in zip(inputs, call.signature.input_specs, strict=True) if one in state.split]
     made = sum(spec.elements for spec in call.signature.output_specs)
@@ -422,7 +311,7 @@ def _is_by_heads(trace: Trace, call: OpCall, used: set[int]) -> bool:
 
 
 def _use_weights(
-    trace: Trace, call: OpCall, storages: tuple[Sequence[int], Sequence[int], set[int]], state: _Split, *, by_rows: bool
+    trace: Trace, call: OpCall, storages: tuple[Sequence[int], Sequence[int], set[int]], state: Split, *, by_rows: bool
 ) -> None:
     """Split a matmul with weights: by rows where it reads split data, by columns where it reads whole data."""
     inputs, outputs, used = storages
@@ -438,30 +327,36 @@ def _use_weights(
         state.columns.update(dict.fromkeys(used, state.width(outputs)))
 
 
-def _pass_on(
-    call: OpCall,
-    cost: SignatureCost,
-    storages: tuple[Sequence[int], Sequence[int], int],
-    state: _Split,
-    caches: frozenset[int],
-) -> None:
+def _pass_on(call: OpCall, cost: SignatureCost, data: _Data, state: Split, caches: frozenset[int]) -> None:
     """What is computed from split data is split as it is."""
-    inputs, outputs, width = storages
+    inputs, outputs = data.inputs, data.outputs
     made_from = state.weights_of(inputs)
     seen_whole = state.is_gathered(inputs)
-    for storage in (*outputs, *caches.intersection(inputs)):
-        state.split[storage] = width
+    written = caches.intersection(inputs)
+    for storage in (*outputs, *written):
+        state.split[storage] = data.width
         state.made_from[storage] = made_from
+    specs = zip((*outputs, *inputs), (*call.signature.output_specs, *call.signature.input_specs), strict=True)
+    for storage, spec in specs:
+        dim = made_dim(cost.kind, call.signature, data.dims, spec) if data.dims else None
+        if dim is not None and (storage in written or storage in outputs):
+            state.put_period(storage, period_of(spec, dim))
     state.gathered.update(outputs if seen_whole else ())
+    heads = 0
     asked = call.signature.input_specs[0].shape if cost.kind is Kind.ATTENTION else ()
-    if len(asked) == _CACHE_RANK:
-        state.queries.update(dict.fromkeys((inputs[0], *outputs[:1]), int(asked[1])))
-    elif call.op == _BATCHES and state.split.keys() >= set(inputs) and not seen_whole:
+    if len(asked) == CACHE_RANK:
+        heads = int(asked[1])
+        state.queries.update(dict.fromkeys((inputs[0], *outputs[:1]), heads))
+    elif call.op == _BATCHES and not seen_whole:
         heads = _heads_of_product(call, inputs, outputs, state)
         state.queries.update(dict.fromkeys((inputs[0], *outputs), heads) if heads else {})
+    for storage, spec in zip(inputs[1:], call.signature.input_specs[1:], strict=True):
+        has_heads = spec.shape[1:2] == (heads,) or call.op == _BATCHES
+        if heads and has_heads and 0 not in (spec.stride or ()):  # keys and values, repeated for all heads of queries
+            state.repeated[storage] = heads
 
 
-def _heads_of_product(call: OpCall, inputs: Sequence[int], outputs: Sequence[int], state: _Split) -> int:
+def _heads_of_product(call: OpCall, inputs: Sequence[int], outputs: Sequence[int], state: Split) -> int:
     """The heads of attention that is written out: its matrices are those of batch and heads, seen as such; 0 if not."""
     seen = set().union(*(state.by_heads.get(one, ()) for one in (*outputs, inputs[0])))
     matrices = {spec.shape for spec in (*call.signature.output_specs, call.signature.input_specs[0])}
@@ -469,11 +364,9 @@ def _heads_of_product(call: OpCall, inputs: Sequence[int], outputs: Sequence[int
     return found.pop() if len(found) == 1 and 1 not in found else 0
 
 
-def _split_added(
-    call: OpCall, storages: tuple[Sequence[int], Sequence[int], int], state: _Split, weights: set[int]
-) -> None:
+def _split_added(call: OpCall, data: _Data, state: Split, weights: set[int]) -> None:
     """A bias that is added to split columns by an op of its own is split as they are."""
-    inputs, outputs, width = storages
+    inputs, outputs, width, _ = data
     added = _biases(call, inputs) & weights if call.op in _ADDITIONS else set()
     if not added or call.signature.output_specs[0].shape[-1] != width:
         return
@@ -490,37 +383,42 @@ def _biases(call: OpCall, inputs: Sequence[int]) -> set[int]:
     return {storage for storage, spec in zip(inputs, call.signature.input_specs, strict=True) if len(spec.shape) == 1}
 
 
-def _done(state: _Split, cost: SignatureCost, share: float) -> float:
+def _done(state: Split, cost: SignatureCost, share: float) -> float:
     state.flops += cost.flops / share
     state.moved += (cost.bytes_read + cost.bytes_written) / share
     return share
 
 
-def _split_matmul(trace: Trace, call: OpCall, outputs: Sequence[int], state: _Split, *, by_rows: bool) -> None:
+def _split_matmul(trace: Trace, call: OpCall, outputs: Sequence[int], state: Split, *, by_rows: bool) -> None:
     made = call.signature.output_specs
     if by_rows:
         size = sum(spec.size_bytes or 0 for spec in made)
-        sums = _Exchange(_ALL_REDUCE, call.op, trace.module_path_of(call), size)
+        sums = Exchange(ALL_REDUCE, call.op, trace.module_path_of(call), size)
         state.partial.update(dict.fromkeys(outputs, sums))
         for storage in outputs:
             state.split.pop(storage, None)
     else:
         state.split.update(dict.fromkeys(outputs, max((spec.shape[-1] for spec in made if spec.shape), default=0)))
+        for storage, spec in zip(outputs, made, strict=True):
+            last = SplitDim(len(spec.shape) - 1, spec.shape[-1]) if spec.shape else None
+            state.put_period(storage, None if last is None else period_of(spec, last))
 
 
-def _needs_all(call: OpCall, cost: SignatureCost, width: int) -> bool:
-    """Sorting, and a norm over as many elements as the split dimension has."""
+def _needs_all(call: OpCall, cost: SignatureCost, data: _Data) -> bool:
+    """Sorting, a softmax or a running sum over the split dimension, and a norm over as many elements as it has."""
+    if data.dims:
+        return is_over_split(cost.kind, call.signature, data.dims)
     if cost.kind is Kind.SORTING:
         return True
     if call.op == _MEAN:  # of an RMS norm that is written out
-        return _averages_all(call.signature.input_specs[0].shape, numbers(call.signature, "dim") or (), width)
-    return call.op in _NORMS and prod(numbers(call.signature, "normalized_shape") or (0,)) == width
+        return _averages_all(call.signature.input_specs[0].shape, numbers(call.signature, "dim") or (), data.width)
+    return call.op in _NORMS and prod(numbers(call.signature, "normalized_shape") or (0,)) == data.width
 
 
 def _averages_all(shape: tuple[int, ...], dims: tuple[int, ...], width: int) -> bool:
     """Whether a mean is over all columns, or over a part of them that is no head: heads have a dimension."""
     over_columns = -1 in dims or len(shape) - 1 in dims
-    return over_columns and (shape[-1] == width or len(shape) == _CACHE_RANK - 1)  # batch, tokens, columns
+    return over_columns and (shape[-1] == width or len(shape) == CACHE_RANK - 1)  # batch, tokens, columns
 
 
 def _shortened(found: OpPrediction, share: float, hardware: Hardware) -> float:
@@ -528,17 +426,15 @@ def _shortened(found: OpPrediction, share: float, hardware: Hardware) -> float:
     return max(found.seconds / share, min(found.seconds, hardware.launch_s))
 
 
-def _give_back(
-    kept: frozenset[int], state: _Split, sizes: Sequence[int], categories: Sequence[Category | None]
-) -> None:
+def _give_back(kept: frozenset[int], state: Split, sizes: Sequence[int], categories: Sequence[Category | None]) -> None:
     """What the model gives back is added up or gathered; a cache and gradients stay where they are."""
     state.add_up(sorted(kept))
     for storage in sorted(kept & state.split.keys()):
         if categories[storage] is not Category.KV_CACHE:
-            state.exchange(_ALL_GATHER, "the result", "", sizes[storage])
+            state.exchange(ALL_GATHER, "the result", "", sizes[storage])
 
 
-def _result(state: _Split, devices: int, held: _Held, hardware: Hardware | None) -> TensorParallel:
+def _result(state: Split, devices: int, held: _Held, hardware: Hardware | None) -> TensorParallel:
     collectives = tuple(
         Collective(kind=kind, after=op, module=module, calls=calls, bytes_each=_sent(kind, size, devices))
         for (kind, op, module, size), calls in state.exchanges.items()
@@ -567,11 +463,11 @@ def _result(state: _Split, devices: int, held: _Held, hardware: Hardware | None)
 def _sent(kind: str, size: int, devices: int) -> int:
     """By a ring each device sends (n-1)/n of the data, for an all-reduce twice."""
     once = size * (devices - 1) // devices
-    return 2 * once if kind == _ALL_REDUCE else once
+    return 2 * once if kind == ALL_REDUCE else once
 
 
 def _time(
-    state: _Split, collectives: Sequence[Collective], hardware: Hardware | None
+    state: Split, collectives: Sequence[Collective], hardware: Hardware | None
 ) -> tuple[float | None, tuple[str, ...]]:
     """The devices' own time, and that of the exchanges, each at least a launch."""
     if hardware is None:

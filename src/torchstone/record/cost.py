@@ -85,6 +85,7 @@ class BatchesByCapture(Record, frozen=True, kw_only=True):
     eager: tuple[int, int] | None = None
     is_fixed: bool = False  # the model runs with no other size of this dimension
     rows: int = 1  # of the first input that are one sample, as the patches of an image are
+    unknown: str = ""  # why captures found no dimension of a batch
     notes: tuple[str, ...] = ()
 
 
@@ -109,6 +110,7 @@ class Prediction(Record, frozen=True, kw_only=True):
     captured_batch: int | None = None  # with 1, copies that only larger batches make are not seen
     largest_batch_verified: bool = False  # by captures of both ends: `largest_batch` and one above the other end
     batch_captures: tuple[int, ...] = ()  # the batches that were captured beside `captured_batch`
+    largest_batch_unknown: str = ""  # why none is known; "" where one is, and where `unsized` or `ended_early` says it
     notes: tuple[str, ...] = ()
     plan: DevicePlan | None = None  # None: not asked for
     unsized: Count = 0  # tensors of unknown size, such as sparse ones, which are missing in the peak
@@ -120,6 +122,9 @@ class Prediction(Record, frozen=True, kw_only=True):
         """The same with the largest batches of captures, where they show some."""
         notes = (*self.notes, *found.notes)
         if found.ideal is None and not found.is_fixed:
+            if self.largest_batch is None:  # so that there is none to be verified
+                unknown = found.unknown or self.largest_batch_unknown
+                return msgspec.structs.replace(self, largest_batch_unknown=unknown)
             return self._in_samples(found.rows, notes)
         ideal, eager = found.ideal or (None, None), found.eager or (None, None)
         return msgspec.structs.replace(
@@ -131,6 +136,7 @@ class Prediction(Record, frozen=True, kw_only=True):
             captured_batch=found.captured_batch,
             batch_captures=found.captures,
             largest_batch_verified=found.ideal is not None,
+            largest_batch_unknown="",
             notes=notes,
         )
 

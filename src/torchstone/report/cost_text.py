@@ -414,7 +414,8 @@ def largest_batch_text(prediction: Prediction) -> str:
     ideal = _batches(prediction.largest_batch, prediction.largest_batch_at_most)
     eager = _batches(prediction.eager_largest_batch, prediction.eager_largest_batch_at_most)
     if ideal is None:
-        return ""
+        why = prediction.largest_batch_unknown
+        return f"; no largest batch is known: {why}" if why else ""
     if ideal == "0":
         return "; not even a batch of 1 fits"
     verified = prediction.largest_batch_verified

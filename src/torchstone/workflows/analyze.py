@@ -285,10 +285,11 @@ def _structure(run: _Run, trace: Trace) -> _Answer:
 
 
 def _cost(run: _Run, trace: Trace) -> _Answer:
-    from torchstone.workflows.cost import DEFAULT_PRICING, as_shipped, price_trace
+    from torchstone.workflows.cost import DEFAULT_PRICING, as_shipped, price_trace, with_batches_of_one_capture
 
     first = run.request.hardware[0] if run.request.hardware else None
     table = price_trace(trace, as_shipped(trace, replace(DEFAULT_PRICING, hardware=first)))
+    table = with_batches_of_one_capture(table, "an analysis makes one; `torchstone cost --hardware` makes more")
     with writing_to(run.request.folder):
         codec.save(run.request.folder / COST_FILE, table)
     totals = table.totals

@@ -207,15 +207,22 @@ def price(
     >>> ts.price(found).totals.matmul_flops
     128
     """
-    from torchstone.workflows.cost import PricingOptions, price_trace, with_verified_batches
+    from torchstone.workflows.cost import (
+        PricingOptions,
+        price_trace,
+        with_batches_of_one_capture,
+        with_verified_batches,
+    )
 
     options = PricingOptions(
         conventions=conventions or Conventions(), hardware=hardware, devices=devices, optimizer=optimizer
     )
     table = price_trace(trace, options)
     live = _LIVE.get(id(trace))
-    if table.prediction is None or live is None:
+    if table.prediction is None:
         return table
+    if live is None:
+        return with_batches_of_one_capture(table, "the model of this trace is not in this process")
     return with_verified_batches(trace, table, options, live.at_hand, reuse=live.reuse)
 
 

@@ -66,12 +66,24 @@ def batches_by_capture(question: BatchQuestion, model: ModelAtHand) -> BatchesBy
     except TorchstoneError as error:
         return not_verified(str(error), rows)
     if not sizings:
-        return BatchesByCapture(captured_batch=0)
+        return BatchesByCapture(captured_batch=0)  # the capture says why
     chosen = _along_the_batch([_Captures(question, one) for one in sizings])
     answer = _enclosed(chosen)
     if question.prediction.largest_batch is None and (answer.ideal is None or not _is_of_batch(chosen, model)):
-        return BatchesByCapture(captured_batch=0)  # no batch was reported
+        return BatchesByCapture(captured_batch=0, unknown=_why_unknown(chosen))
     return replace(answer, rows=rows)
+
+
+def _why_unknown(captures: "_Captures") -> str:
+    """Why there is no largest batch where one capture tells none, and others do not, either."""
+    dim, first = captures.sizing.dim or 0, captures.sizing.batch
+    doubled = captures.trace(2 * first)
+    if isinstance(doubled, str):
+        sizes = f"{2 * first:,} in place of {first:,} in dimension {dim}"
+        return f"with {sizes} of its inputs, the model ends with {doubled}"
+    if captures.runs_along():
+        return f"dimension {dim} of the inputs is that of a sequence, and no other one was found to be that of a batch"
+    return f"dimension {dim} of the inputs is not one of the results, so that it may not be that of a batch"
 
 
 def _is_of_batch(captures: "_Captures", model: ModelAtHand) -> bool:

@@ -111,12 +111,15 @@ def _priced(request: CostRequest, progress: Progress) -> tuple[Trace, CostTable]
         return found.trace, table
     if found.at_hand is not None:
         return found.trace, _with_batches(request, found.trace, table, found.at_hand, progress)
-    if not found.why_not:
-        return found.trace, table
+    rows = table.prediction.captured_batch or 1 if found.is_sample else 1
+    return found.trace, with_batches_of_one_capture(table, found.why_not, rows)
+
+
+def with_batches_of_one_capture(table: CostTable, why: str, rows: int = 1) -> CostTable:
+    """The table with a note that its largest batches are not verified, and why; `rows` of an input are one sample."""
     from torchstone.workflows.batch_captures import not_verified
 
-    rows = table.prediction.captured_batch or 1  # of a capture of one sample
-    return found.trace, _with_answer(table, not_verified(found.why_not, rows))
+    return _with_answer(table, not_verified(why, rows))
 
 
 def _with_batches(

@@ -59,7 +59,8 @@ class FoundTrace:
 
     trace: Trace
     at_hand: Callable[[], ModelAtHand] | None = None
-    why_not: str = ""  # at hand, of one sample that comes with torchstone; "": a finished run
+    why_not: str = ""  # at hand
+    is_sample: bool = False  # a capture of one sample, which comes with torchstone
 
 
 def load_trace(
@@ -87,7 +88,7 @@ def find_trace(
         if request.backward and trace.failure is None and trace.recorded_ops.forward_calls == trace.size.op:
             msg = f"{saved} is a finished run without a backward pass; give the model itself with --backward"
             raise ModelInputsError(msg)
-        return FoundTrace(trace=trace)
+        return FoundTrace(trace=trace, why_not="a saved trace has no model; give the model itself")
     kept = _kept(request, progress, keywords)
     if kept is not None:
         trace = set_fields(kept.trace, provenance=set_fields(kept.trace.provenance, command=request.command))
@@ -141,7 +142,8 @@ def _kept(request: ModelRequest, progress: Progress, keywords: Mapping[str, obje
         versions = shipped.provenance.versions
         made_with = ", ".join(f"{name} {versions[name]}" for name in ("torch", "transformers") if name in versions)
         progress.note(f"a capture that comes with torchstone ({made_with}); --no-cache captures again")
-        return FoundTrace(trace=shipped, why_not="it comes with torchstone; --no-cache captures the model here")
+        why_not = "it comes with torchstone; --no-cache captures the model here"
+        return FoundTrace(trace=shipped, why_not=why_not, is_sample=True)
     return None
 
 
