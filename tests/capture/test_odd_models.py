@@ -1,5 +1,8 @@
 """Models and inputs that torch treats specially: handled with a note, or refused in one sentence."""
 
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -143,3 +146,77 @@ def test_packed_weights_of_a_list_are_of_unknown_size() -> None:
 
     assert set(table.unpriced) == {"aten.quantized_lstm.input"}
     assert table.peak.unsized == 2  # layers
+
+
+class Fetching(MutableMapping[str, Any]):
+    """Parameters or buffers that are fetched when they are asked for, as compressed-tensors and others have them."""
+
+    def __init__(self, held: dict[str, Any]) -> None:
+        self.held = dict(held)
+
+    def __getitem__(self, name: str) -> Any:
+        found = self.held[name]
+        return found.detach() if isinstance(found, Tensor) else found
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.held[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self.held[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.held)
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+
+def _offload(module: nn.Module) -> None:
+    for name in ("_parameters", "_buffers"):
+        vars(module)[name] = Fetching(vars(module)[name])
+
+
+class Offloads(nn.Module):
+    """A layer that is packed until its first call, and offloaded then."""
+
+    def __init__(self, width: int, *, before: bool) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        self.register_buffer("shift", torch.ones(width))
+        self.pending = not before
+        if before:
+            _offload(self)
+            _offload(self.linear)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.pending:
+            self.pending = False
+            _offload(self)
+        return self.linear(x) + self.shift
+
+
+@pytest.mark.parametrize("mode", ["auto", "cpu"])
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("layers", [1, 4])
+def test_parameters_and_buffers_in_other_mappings_are_counted(layers: int, mode: str, *, before: bool) -> None:
+    model = nn.Sequential(*(Offloads(8, before=before) for _ in range(layers)))
+    holders = [vars(module)["_buffers"] for module in model.modules()]
+    trace = capture(model, torch.zeros(3, 8), mode)
+    assert trace.failure is None
+    table = price(trace)
+    assert table.totals.parameter_bytes == layers * (8 * 8 + 8) * 4
+    assert table.peak.weights_bytes == layers * (8 * 8 + 8 + 8) * 4
+    assert table.totals.matmul_flops == layers * 2 * 3 * 8 * 8
+    assert all(vars(module)["_buffers"] is held for module, held in zip(model.modules(), holders, strict=True))
+
+
+def test_generated_code_without_modules_is_captured() -> None:
+    class Doubled(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(x) * 2
+
+    graph = torch.fx.symbolic_trace(Doubled())
+    trace = capture(nn.Sequential(graph), torch.ones(2, 3))
+
+    assert trace.failure is None
+    assert [call.op for call in trace.ops] == ["aten.relu.default", "aten.mul.Tensor"]

@@ -359,12 +359,23 @@ def test_without_the_claude_command_classes_stay_traced_only(
     assert "3 traced only of 5 modules" in shown.out
 
 
-@pytest.mark.parametrize(("option", "name"), [("--agent", "--agent"), ("--answers=.", "--answers")])
-def test_an_agent_without_formulas_is_wrong_input(
-    option: str, name: str, net: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--agent"], "--agent requires --by formula"),
+        (["--answers=."], "--answers requires --by formula --agent"),
+        (["--provider=claude"], "--provider requires --by formula --agent"),
+        (["--by=formula", "--provider=claude"], "--provider requires --by formula --agent"),
+        (["--by=formula", "--answers=."], "--answers requires --by formula --agent"),
+        (["--sweep=batch_size=1,2", "--by=op"], "--by op groups the cost of one size"),
+        (["--sweep=batch_size=1,2", "--batch-size=2"], "--sweep batch_size gives the values of --batch-size"),
+    ],
+)
+def test_an_option_that_another_one_leaves_without_effect_is_wrong_input(
+    options: list[str], expected: str, net: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["cost", net, option]) == 2
-    assert f"{name} requires --by formula" in capsys.readouterr().err
+    assert run(["cost", net, *options]) == 2
+    assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["static", "expanded"])

@@ -54,6 +54,14 @@ def trace() -> Trace:
         ("bfloat8_b", (5,), 1088),
         ("float8_block", (576, 7168), 576 * 7168 + 5 * 56 * 4),
         ("int4_g128", (256, 256), 256 * (128 + 4)),
+        ("int4_g128_z4_order", (256, 256), 256 * (128 + 5) + 256 * 4),  # GPTQ
+        ("int3_row_s32_z8", (5, 64), 5 * (24 + 5)),
+        ("float8_row", (576, 7168), 576 * 7168 + 576 * 2),
+        ("float8_block_s16", (576, 7168), 576 * 7168 + 5 * 56 * 2),
+        ("nf4", (33, 3), 50 + 2 * 4 + 64),  # groups go on in the next row
+        ("nf4", (2, 1, 1), 2 * (4 + 64) + 1),
+        ("nf4_double", (256, 512), 256 * 256 + 2048 + 8 * 4 + 64 + 1024 + 4),
+        ("nf4_double", (0, 7), 0),
     ],
 )
 def test_block_formats_have_the_size_of_their_blocks(name: str, shape: tuple[int, ...], size: int) -> None:
@@ -139,6 +147,9 @@ def test_a_model_of_the_zoo_is_priced_in_the_dtype_of_its_checkpoint() -> None:
 def test_an_unknown_format_is_refused_with_those_that_exist() -> None:
     with pytest.raises(InputError, match=r"unknown number format 'fp9'; choose from float32, .*mxfp4"):
         parse_format("fp9")
+    for wrong in ("int4_block", "int9_g32", "int1_row", "int4_g0", "float8_g32_z1", "nf4_g64", "int4_g32_order_z4"):
+        with pytest.raises(InputError, match=f"unknown number format '{wrong}'"):
+            parse_format(wrong)
     assert parse_format("BF16") == "bfloat16"
     assert (parse_format("int8"), parse_format("int4")) == ("int8_g128", "int4_g128")  # which advice names
     assert all(TensorSpec(shape=(64, 64), dtype=name).size_bytes for name in FORMATS)

@@ -10,6 +10,7 @@ from torch import nn
 
 from torchstone import models
 from torchstone.errors import (
+    InputError,
     MissingExtraError,
     ModelError,
     ModelInputsError,
@@ -95,6 +96,26 @@ def test_options_that_given_inputs_do_not_follow_are_said(net: Path) -> None:
     notes = load(f"{net}::load_model", inputs=torch.ones(2, 4), options=InputOptions(batch_size=8)).inputs.notes
     assert notes == ("batch_size: not applied, the inputs come from the given inputs",)
     assert "not applied" not in str(load("tiny:bert", options=InputOptions(batch_size=8)).inputs.notes)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "unused"),
+    [
+        ("tiny:llama", InputOptions(seq_len=8, image_size=32), ["image_size"]),
+        ("tiny:llama", InputOptions(seq_len=8, phase="decode", cache_len=4), ["seq_len"]),
+        ("tiny:t5", InputOptions(seq_len=8, phase="decode", cache_len=4), []),
+        ("tiny:vit", InputOptions(seq_len=8, image_size=64), ["seq_len"]),
+        ("tiny:llava", InputOptions(seq_len=8, image_size=56), []),
+    ],
+)
+def test_sizes_that_no_generated_input_has_are_said(model: str, options: InputOptions, unused: list[str]) -> None:
+    notes = load(model, options=options).inputs.notes
+    assert [note.partition(":")[0] for note in notes if "not applied" in note] == unused
+
+
+def test_layers_of_a_model_of_ones_own_are_not_limited(net: Path) -> None:
+    with pytest.raises(InputError, match="--layers applies only to models that transformers builds, not to"):
+        load(f"{net}::load_model", options=InputOptions(layers=1))
 
 
 def test_a_model_loader_brings_its_inputs(net: Path) -> None:
@@ -189,6 +210,7 @@ def test_dtype_casts_weights_and_float_inputs_only() -> None:
         ("{", "is not valid JSON"),
         ("[]", "it contains list"),
         ("{}", "has no model_type"),
+        ('{"schema": "torchstone/cost/1"}', "is a result .torchstone/cost/1., not a model; give the model itself"),
         ('{"model_type": "llama", "hidden_size": "big"}', "is not a valid llama configuration: .*hidden_size"),
     ],
 )

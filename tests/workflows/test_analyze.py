@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import torchstone as ts
 from torchstone.cli.main import run
-from torchstone.errors import EXIT_FINDINGS, EXIT_FINE, InputError
+from torchstone.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_FINE, InputError
 from torchstone.models.inputs import InputOptions
 from torchstone.record import codec
 from torchstone.record.analysis import UNKNOWN, Analysis, AnalysisStage, StageState
@@ -93,7 +93,7 @@ def test_every_question_has_an_answer_in_the_folder(net: Path, tmp_path: Path) -
 
 def test_what_fails_is_said_first_and_does_not_stop_the_rest(net: Path, tmp_path: Path) -> None:
     backend = f"{net / 'chip.py'}::NoTanh"
-    arguments = ["analyze", f"{net / 'net.py'}::load_model", "--backend", backend, "--backend", "nowhere", "--quick"]
+    arguments = ["analyze", f"{net / 'net.py'}::load_model", "--backend", backend, "--backend", "tt", "--quick"]
     assert run([*arguments, "--dir", str(tmp_path), "--quiet"]) == EXIT_FINDINGS
 
     found = codec.load(tmp_path / ANALYSIS_FILE, Analysis)
@@ -101,7 +101,7 @@ def test_what_fails_is_said_first_and_does_not_stop_the_rest(net: Path, tmp_path
     assert found.headline.startswith(f"It fails on {backend}")
     assert "tanh" in " ".join(stages[f"check {backend}"].answers)
     assert "proven" in stages[f"check {backend}"].answers[1]
-    assert stages["check nowhere"].state is StageState.FAILED
+    assert stages["check tt"].state is StageState.FAILED
     assert stages["reference"].state is StageState.SKIPPED
     assert stages["operators"].state is StageState.DONE
 
@@ -228,3 +228,20 @@ def test_a_module_in_memory(tmp_path: Path) -> None:
     assert any("not verified by others: an analysis makes one" in note for note in prediction.notes)
     with pytest.raises(InputError, match="drop `inputs`"):
         ts.analyze("tiny:bert", torch.ones(1), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--hardware", "n15"), "there is no hardware 'n15'"),
+        (("--backend", "aot_eagr"), "there is no backend 'aot_eagr'; did you mean aot_eager?"),
+        (("--python", "env", "--hardware", "a100"), "--python executes the model on a mock board"),
+    ],
+    ids=["hardware", "backend", "python"],
+)
+def test_what_nobody_knows_is_wrong_input_and_no_answer(
+    options: tuple[str, ...], expected: str, net: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["analyze", str(net / "net.py"), "--quick", "--dir", str(tmp_path / "out"), *options]) == EXIT_BAD_INPUT
+    assert expected in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from transformers import FineGrainedFP8Config, PreTrainedModel
 from transformers.integrations.finegrained_fp8 import replace_with_fp8_linear
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -14,6 +15,7 @@ from transformers.quantizers.base import HfQuantizer
 from torchstone.models.inputs import InputOptions
 from torchstone.models.load_model import load
 from torchstone.models.tiny import tiny_config
+from torchstone.models.weight_files import tensor_bytes
 from torchstone.models.zoo.catalogue import find_entry
 from torchstone.record.cost import CostTable, Formats
 from torchstone.workflows.cost import CostRequest, PricingOptions, cost_model, price_trace
@@ -43,21 +45,62 @@ def _compressed(**weights: object) -> dict[str, object]:
     return {"quant_method": "compressed-tensors", "config_groups": groups, "ignore": ["lm_head"]}
 
 
+_ROWS = _LAYERS * (4 * _WIDTH + 2 * _INNER + _WIDTH)
+_COLUMNS = _LAYERS * (4 * _WIDTH + 2 * _WIDTH + _INNER)
+_COUNT = _LAYERS * 7  # matrices
+_DOUBLE = {"load_in_4bit": True, "bnb_4bit_use_double_quant": True}
+# bitsandbytes keeps a table of 16 values with each matrix, and of 256 for the scales of its scales, with their offset.
+_NF4_DOUBLE = _MATRICES // 2 + _MATRICES // 64 + _LAYERS * (4 * 4 + 3 * 6) * 4 + _COUNT * (64 + 1024 + 4)
+
+
+def _torchao(kind: str, granularity: str, group: int | None = None, **data: object) -> dict[str, object]:
+    one = {"_type": kind, "_data": {"granularity": {"_type": granularity, "_data": {"group_size": group}}, **data}}
+    return {"quant_method": "torchao", "quant_type": {"default": one}}
+
+
+def _packed(**weights: object) -> dict[str, object]:
+    return _compressed(type="int", **weights) | {"format": "pack-quantized"}
+
+
 @pytest.mark.parametrize(
     ("quantization", "size"),
     [
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, _MATRICES + _MATRICES // (128 * 128) * 4),
         ({"quant_method": "fp8", "activation_scheme": "static"}, _MATRICES),
-        ({"quant_method": "gptq", "bits": 4, "group_size": 64}, _MATRICES // 2 + _MATRICES // 64 * 2),
-        ({"quant_method": "awq", "bits": 4, "group_size": 128}, _MATRICES // 2 + _MATRICES // 128 * 2),
-        ({"load_in_4bit": True}, _MATRICES // 2 + _MATRICES // 64 * 2),
-        ({"quant_method": "bitsandbytes", "load_in_8bit": True},
-         _MATRICES + _LAYERS * 2 * (4 * _WIDTH + 2 * _INNER + _WIDTH)),
-        (_compressed(num_bits=8, type="float", strategy="channel"), _MATRICES),
-        (_compressed(num_bits=4, type="int", group_size=32), _MATRICES // 2 + _MATRICES // 32 * 2),
+        ({"quant_method": "fbgemm_fp8", "modules_to_not_convert": ["lm_head"]}, _MATRICES + _ROWS * 4),
+        # qweight, scales of 16 bits, qzeros, g_idx: gptqmodel 7.7.0, nn_modules/qlinear/__init__.py
+        ({"quant_method": "gptq", "bits": 4, "group_size": 64},
+         _MATRICES // 2 + _MATRICES // 128 * 5 + _COLUMNS * 4),
+        ({"quant_method": "gptq", "bits": 3, "group_size": 128},
+         _MATRICES // 8 * 3 + _MATRICES // 1024 * 19 + _COLUMNS * 4),
+        ({"quant_method": "gptq", "bits": 8, "group_size": -1}, _MATRICES + _ROWS * 3 + _COLUMNS * 4),
+        # the same without g_idx: autoawq 0.2.9, modules/linear/gemm.py
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, _MATRICES // 2 + _MATRICES // 256 * 5),
+        ({"load_in_4bit": True}, _MATRICES // 2 + _MATRICES // 64 * 4 + _COUNT * 64),
+        (_DOUBLE, _NF4_DOUBLE),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, _MATRICES + _ROWS * 4),
+        (_compressed(num_bits=8, type="float", strategy="channel"), _MATRICES + _ROWS * 2),
+        (_compressed(num_bits=8, type="float", strategy="tensor"), _MATRICES),
+        (_compressed(num_bits=8, type="float", strategy="block", block_structure=[128, 128]),
+         _MATRICES + _MATRICES // (128 * 128) * 2),
+        (_packed(num_bits=4, group_size=32), _MATRICES // 2 + _MATRICES // 32 * 2),
+        (_packed(num_bits=4, group_size=32, symmetric=False), _MATRICES // 2 + _MATRICES // 64 * 5),
+        (_packed(num_bits=4, group_size=128, actorder="group"), _MATRICES // 2 + _MATRICES // 64 + _COLUMNS * 4),
+        (_packed(num_bits=3, strategy="channel"), _MATRICES // 8 * 3 + _ROWS * 2),
+        (_compressed(type="int", num_bits=4, group_size=128) | {"format": "int-quantized"},
+         _MATRICES + _MATRICES // 64),
         (_compressed(num_bits=8, type="float", group_size=32), _MATRICES + _MATRICES // 32),
+        (_compressed(num_bits=6, type="float", group_size=32), _MATRICES // 4 * 3 + _MATRICES // 32),
+        (_compressed(num_bits=4, type="float", group_size=32), _MATRICES // 2 + _MATRICES // 32),
         (_compressed(num_bits=4, type="float", group_size=16), _MATRICES // 2 + _MATRICES // 16),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, _MATRICES // 2 + _MATRICES // 16),
+        (_torchao("Int8WeightOnlyConfig", "PerRow"), _MATRICES + _ROWS * 5),
+        (_torchao("Float8WeightOnlyConfig", "PerRow"), _MATRICES + _ROWS * 4),
+        (_torchao("IntxWeightOnlyConfig", "PerGroup", 32), _MATRICES + _MATRICES // 32 * 3),
+        (_torchao("Int4WeightOnlyConfig", "", group_size=128), _MATRICES // 2 + _MATRICES // 128 * 4),
+        ({"quant_method": "quanto", "weights": "int8"}, _MATRICES + _ROWS * 2),
+        ({"quant_method": "quanto", "weights": "int4"}, _MATRICES // 2 + _MATRICES // 128 * 4),
+        ({"quant_method": "quanto", "weights": "float8"}, _MATRICES + _ROWS * 2),
     ],
 )  # fmt: skip
 def test_matrices_are_priced_as_the_configuration_says_that_they_are_stored(
@@ -72,7 +115,13 @@ def test_matrices_are_priced_as_the_configuration_says_that_they_are_stored(
     "quantization",
     [
         {"quant_method": "hqq"},
-        {"quant_method": "gptq", "bits": 3, "group_size": 128},
+        {"quant_method": "gptq", "bits": 5, "group_size": 128},
+        {"quant_method": "gptq", "bits": 4, "group_size": 0},
+        {"quant_method": "bitsandbytes"},
+        {"quant_method": "quanto", "weights": None},
+        _torchao("Int8WeightOnlyConfig", "PerRow") | {"include_input_output_embeddings": True},
+        {"quant_method": "torchao", "quant_type": {"default": "int4_weight_only"}},
+        {"quant_method": "torchao", "quant_type": "int4_weight_only"},
         {"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": {"-:.*down.*": {}}},
         {"quant_method": "compressed-tensors", "config_groups": {"a": {"targets": ["re:.*mlp.*"], "weights": {}}}},
         {"bits": 4},
@@ -106,7 +155,7 @@ _HEAD = _WORDS * _WIDTH
         ({"quant_method": "fp8", "modules_to_not_convert": [r"model\.layers\.(0|2)", "lm_head"]}, _MATRICES // 3),
         (
             {"quant_method": "fbgemm_fp8", "modules_to_not_convert": ["model.layers.*.mlp"]},
-            _LAYERS * _ATTENTION + _HEAD,
+            _LAYERS * (_ATTENTION - 4 * _WIDTH * 4) + _HEAD - _WORDS * 4,  # with scales of 32 bits
         ),
         ({"quant_method": "modelopt", "quant_algo": "FP8", "exclude_modules": ["*self_attn*"]}, _LAYERS * _MLP),
         ({"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["model.layers.1*"]}, _MATRICES // 3 * 2),
@@ -118,6 +167,78 @@ def test_lists_of_modules_are_read_as_the_libraries_do(
     quantization: dict[str, object], quantized: int, tmp_path: Path
 ) -> None:
     assert _priced(tmp_path, quantization).totals.parameter_bytes == 2 * (_MATRICES + _REST) - quantized
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            {"kv_cache_scheme": {"num_bits": 8, "type": "float"}},
+            "; it has scales for a KV cache in 8 bits, which --kv prices",
+        ),
+        (
+            {"kv_cache_scheme": None, "kv_cache_quant_algo": "FP8"},
+            "; it has scales for a KV cache in FP8, which --kv prices",
+        ),
+        ({"kv_cache_scheme": None}, "for each row"),
+        ({"kv_cache_scheme": "fp8"}, "for each row"),
+    ],
+)
+def test_a_cache_that_is_quantized_is_named(asked: dict[str, object], said: str, tmp_path: Path) -> None:
+    table = _priced(tmp_path, _compressed(num_bits=8, type="float", strategy="channel") | asked)
+    assert table.conventions.formats.source.endswith(said)
+
+
+def _of_experts(quantization: dict[str, object], folder: Path, version: str | None) -> CostTable:
+    config = tiny_config(CONFIG_MAPPING["mixtral"]).to_dict() | {"dtype": "bfloat16", "transformers_version": version}
+    return _priced(folder, quantization, config)
+
+
+@pytest.mark.parametrize(
+    "quantization", [{"load_in_4bit": True}, {"load_in_8bit": True}, {"quant_method": "quanto", "weights": "int8"}]
+)
+def test_experts_in_one_tensor_are_left_as_they_are_by_libraries_that_convert_linear_layers(
+    quantization: dict[str, object], tmp_path: Path
+) -> None:
+    """transformers 5 keeps all experts of a layer in one parameter; before, each was a linear layer."""
+    usual = _of_experts({}, tmp_path, None)
+    model, _ = load(str(tmp_path), options=InputOptions(seq_len=8))
+    experts = sum(2 * one.numel() for one in model.parameters() if one.dim() == 3)
+    now, unknown, before = (_of_experts(quantization, tmp_path, one) for one in ("5.22.2", None, "4.46.0"))
+    assert usual.totals.parameter_bytes > now.totals.parameter_bytes == unknown.totals.parameter_bytes > experts
+    assert before.totals.parameter_bytes < now.totals.parameter_bytes - experts * 0.45
+    assert now.conventions.formats.source.endswith("experts are not, as transformers 5 does not quantize them")
+    assert before.conventions.formats.source.endswith("experts are counted as quantized")
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_weight_files_of_another_size_than_the_configuration_says_are_noted(shards: int, tmp_path: Path) -> None:
+    parts = [{f"part.{number}": torch.zeros(3, 1_200_000 // shards, dtype=torch.uint8)} for number in range(shards)]
+    names = [f"model-{number}.safetensors" for number in range(shards)] if shards > 1 else ["model.safetensors"]
+    for name, part in zip(names, parts, strict=True):
+        save_file(part, tmp_path / name)
+    if shards > 1:
+        index = {"weight_map": {key: name for name, part in zip(names, parts, strict=True) for key in part}}
+        (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    said = "the weight files have 3.43 MiB of tensors, and the parameters are priced with "
+    assert tensor_bytes(tmp_path) == 3_600_000
+    (note,) = _priced(tmp_path, {"quant_method": "gptq", "bits": 4, "group_size": 64}).notes
+    assert note.startswith(said)
+    (note,) = _priced(tmp_path, {"quant_method": "hqq"}).notes
+    assert note.startswith(said)
+    assert not _priced(tmp_path, None).notes  # as far as nothing is said about them
+
+
+def test_weight_files_of_the_size_that_the_configuration_says_are_not_noted(tmp_path: Path) -> None:
+    size = _priced(tmp_path, {"quant_method": "awq", "bits": 4, "group_size": 64}).totals.parameter_bytes
+    save_file({"weight": torch.zeros(size, dtype=torch.uint8)}, tmp_path / "model.safetensors")
+    assert _priced(tmp_path, {"quant_method": "awq", "bits": 4, "group_size": 64}).notes == ()
+
+
+def test_a_weight_file_that_is_none_has_no_size(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1", encoding="utf-8")
+    assert tensor_bytes(tmp_path) is None
+    assert tensor_bytes(tmp_path / "elsewhere") is None
 
 
 _EXPERTS = [f"model.layers.0.mlp.experts.{one}.{name}_proj" for one in range(8) for name in ("gate", "up", "down")]

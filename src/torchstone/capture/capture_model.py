@@ -16,7 +16,7 @@ from torchstone import __version__
 from torchstone.capture.assumed_values import NO_VALUES, AssumedValues
 from torchstone.capture.describe import class_path
 from torchstone.capture.module_tree import ModuleTree
-from torchstone.capture.restore_state import uncollected
+from torchstone.capture.restore_state import plain_holders, uncollected
 from torchstone.capture.run import Run
 from torchstone.capture.tensor_modes import FakeWorld, MetaWorld, MovedWorld, RealWorld, StandInWorld
 from torchstone.errors import CaptureError
@@ -73,20 +73,14 @@ def capture(
     fake, then cpu. A model that raises gives a trace up to that point, with its `failure`.
     """
     with uncollected():
-        return _capture(model, inputs, mode, reuse=reuse, backward=backward, about=about)
+        given = inputs_from_value(inputs, origin="the given inputs")
+        tree = ModuleTree(model)
+        _refuse_unobservable(tree, given)
+        with plain_holders(tree.modules):
+            return _capture(_Attempt(model=model, tree=tree, inputs=given, reuse=reuse, backward=backward), mode, about)
 
 
-def _capture(model: nn.Module, inputs: object, mode: str, *, reuse: bool, backward: bool, about: About) -> Trace:
-    given = inputs_from_value(inputs, origin="the given inputs")
-    tree = ModuleTree(model)
-    _refuse_unobservable(tree, given)
-    attempt = _Attempt(
-        model=model,
-        tree=tree,
-        inputs=given,
-        reuse=reuse,
-        backward=backward,
-    )
+def _capture(attempt: "_Attempt", mode: str, about: About) -> Trace:
     wanted = _mode(mode)
     if wanted is Mode.AUTO:
         run, used, reason = _run_auto(attempt, about.materialise)
@@ -94,7 +88,7 @@ def _capture(model: nn.Module, inputs: object, mode: str, *, reuse: bool, backwa
         run, used, reason = _run_in(attempt, wanted, about.materialise)
     _refuse_nested(run)
     provenance = Provenance(
-        model=about.model or class_path(type(model)),
+        model=about.model or class_path(type(attempt.model)),
         mode=used.value,
         mode_reason=reason,
         phase=about.phase,

@@ -77,6 +77,21 @@ def stored_bytes(tensor: Tensor) -> int | None:
     return sum(size or 0 for size in sizes) if inside and None not in sizes else None
 
 
+def copied(tensor: Tensor) -> Tensor:
+    """A tensor of the same values that has no part in what happens to the given one.
+
+    A class of packed values may copy into plain ones, as quanto's do: then the copy is made of copies of its parts.
+    """
+    copy = tensor.detach().clone()
+    parts = [] if type(copy) is type(tensor) else tensors_inside(tensor)
+    if parts:
+        whole: Any = tensor
+        _, context = whole.__tensor_flatten__()
+        made = {name: copied(part) for name, part in parts}
+        copy = whole.__tensor_unflatten__(made, context, tensor.size(), tensor.stride())
+    return copy.requires_grad_(tensor.requires_grad)
+
+
 class Describer:
     """Describes values and hands each tensor met to `tensors`, in the order the record keeps them."""
 

@@ -1,6 +1,6 @@
 """Fingerprints: everything that decides the trace of a module call (class, attributes, parameters, shared state)."""
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import accumulate, chain
@@ -73,6 +73,11 @@ class Exchanged(dict[str, Any]):
         return dict, (dict(self.items()),)
 
 
+def _held_in(entries: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a module holds, and not what stands in for it; code may have put a mapping of its own there."""
+    return dict.copy(entries) if isinstance(entries, dict) else entries
+
+
 Buffers = dict[int, dict[str, Tensor | None]]  # those of modules, by their places
 
 
@@ -88,7 +93,7 @@ def exchanged(modules: list[nn.Module], exchange: Exchange, let_go: Callable[[Te
     changed: Buffers = {}
 
     def replaced(tensor: Tensor) -> None:
-        if not any(tensor is one for attributes, name, _ in before for one in dict.values(attributes[name])):
+        if not any(tensor is one for attributes, name, _ in before for one in _held_in(attributes[name]).values()):
             let_go(tensor)
 
     try:
@@ -99,11 +104,12 @@ def exchanged(modules: list[nn.Module], exchange: Exchange, let_go: Callable[[Te
         yield changed
     finally:
         for place, (attributes, name, entries) in enumerate(before[len(tables) :]):
-            held, known = attributes[name], entries
-            if held is entries:  # it was empty
-                held, known = entries, {}
-            if len(held) != len(known) or not all(map(is_, dict.values(held), dict.values(known))):
-                changed[place] = {one: tensor for one, tensor in dict.items(held) if tensor is not known.get(one)}
+            held = attributes[name]
+            if held is entries and not entries:
+                continue
+            known = {} if held is entries else entries  # of which there were none
+            if len(held) != len(known) or not all(map(is_, _held_in(held).values(), known.values())):
+                changed[place] = {one: found for one, found in _held_in(held).items() if found is not known.get(one)}
         for attributes, name, entries in before:
             attributes[name] = entries
 

@@ -14,11 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchstone.capture.layouts import CONTAINERS, GROWING, inner_containers, parts_of
+from torchstone.capture.layouts import ATOMS, CONTAINERS, GROWING, inner_containers, parts_of
 from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.tables import storage_pointer
 
-_ATOMS = frozenset({int, float, bool, str, type(None)})
 _DEEPEST = 3  # containers in containers that are looked into
 
 
@@ -152,7 +151,7 @@ def _attributes_of(tree: ModuleTree) -> Iterator[object]:
         for name in layout.containing:
             value = attributes[name]
             parts = _parts(value)
-            if _ATOMS.issuperset(map(type, parts)) and (parts or type(value) is tuple):  # sizes, names
+            if ATOMS.issuperset(map(type, parts)) and (parts or type(value) is tuple):  # sizes, names
                 continue
             if type(value) in GROWING:
                 yield from filter(_may_contain, (value, *parts))

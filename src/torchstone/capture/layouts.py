@@ -1,10 +1,11 @@
 """The attributes of modules by their names and types: what modules of a class have in common is worked out once."""
 
+import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from operator import itemgetter
-from types import FunctionType
+from types import FunctionType, GetSetDescriptorType
 from typing import Any
 
 from torch import Tensor, nn
@@ -23,6 +24,9 @@ GROWING = frozenset({list, dict, OrderedDict})
 _TABLES = frozenset({OrderedDict, defaultdict, list, set, deque})
 CONTAINERS = GROWING | {tuple}  # that are looked into for tensors
 _INNER = GROWING | {defaultdict, set, deque, tuple}  # that are looked into for whatever may change
+_OF_OTHERS = sys.stdlib_module_names - {"types", "collections", "dataclasses"} | {"torch"}
+_SEQUENCES = (tuple, list)
+ATOMS = frozenset({int, float, bool, str, type(None)})
 _DEEPEST = 5  # objects and containers in each other
 _MOST_KEPT = 4096  # layouts, and classes
 _SIZES = frozenset({(int,) * length for length in range(1, 5)})
@@ -91,9 +95,18 @@ def _reaches_further(kind: type) -> bool:
     """Whether values of a type may have something inside that changes: containers, and objects with attributes."""
     if kind in _INNER:
         return True
-    if is_plain_type(kind) or issubclass(kind, (Tensor, nn.Module, FunctionType)):
+    if is_plain_type(kind) or issubclass(kind, (Tensor, nn.Module, FunctionType)) or is_of_others(kind):
         return False
-    return kind.__dictoffset__ != 0 and kind.__getattribute__ is object.__getattribute__
+    tables = [vars(cls)["__dict__"] for cls in kind.__mro__ if "__dict__" in vars(cls)]  # a class may answer by code
+    answers = kind.__getattribute__ is object.__getattribute__ and all(
+        type(one) is GetSetDescriptorType for one in tables
+    )
+    return kind.__dictoffset__ != 0 and answers
+
+
+def is_of_others(kind: type) -> bool:
+    """Whether a class is Python's or torch's own: its objects, such as locks and logs, are not looked into."""
+    return kind.__module__.partition(".")[0] in _OF_OTHERS
 
 
 def inner_containers(modules: Sequence[nn.Module], layouts: Sequence[Layout]) -> Iterator[Any]:
@@ -104,7 +117,10 @@ def inner_containers(modules: Sequence[nn.Module], layouts: Sequence[Layout]) ->
     seen: set[int] = set()
     for module, layout in zip(modules, layouts, strict=True):
         for name in layout.reaching:
-            yield from _inside(module.__dict__[name], seen, 0)
+            value = module.__dict__[name]
+            if id(value) in seen or (type(value) in _SEQUENCES and ATOMS.issuperset(map(type, value))):  # sizes, names
+                continue
+            yield from _inside(value, seen, 0)
 
 
 def _inside(value: Any, seen: set[int], depth: int) -> Iterator[Any]:

@@ -245,11 +245,11 @@ _PLAIN_TENSORS = frozenset({Tensor, nn.Parameter, nn.Buffer, type(None)})
 def _runs_no_line(module: nn.Module) -> bool:
     """Whether a call runs no code but torch's: no hook, no replaced `forward`, no tensor with ops of its own."""
     own = vars(module)
-    forward = type(module).forward
+    file = getattr(type(module).forward, "__module__", None) or ""  # None: generated code, such as that of torch.fx
     return (
         (is_of_torch(module) or type(module) is nn.Sequential)  # which does nothing but call its parts
         and "forward" not in own
-        and getattr(forward, "__module__", "").startswith("torch.")
+        and file.startswith("torch.")
         and not any(map(own.get, _CALL_HOOKS))
         and not _has_any_global_hook()
         and _PLAIN_TENSORS.issuperset(map(type, (*dict.values(module._parameters), *dict.values(module._buffers))))

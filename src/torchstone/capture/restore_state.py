@@ -7,7 +7,7 @@ import random
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import filterfalse
@@ -46,6 +46,26 @@ def uncollected() -> Iterator[None]:
         if collecting:
             _make_old()
             gc.enable()
+
+
+@contextmanager
+def plain_holders(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """While open, modules hold their parameters and buffers in dictionaries.
+
+    Libraries put other mappings in their place, such as compressed-tensors one that fetches a tensor when it is asked
+    for it: what a module holds is then fetched once.
+    """
+    others = [
+        (vars(module), name, vars(module)[name])
+        for module in modules for name in ("_parameters", "_buffers") if not isinstance(vars(module)[name], dict)
+    ]  # fmt: skip
+    for attributes, name, entries in others:
+        attributes[name] = dict(entries.items())
+    try:
+        yield
+    finally:
+        for attributes, name, entries in others:
+            attributes[name] = entries
 
 
 def _make_old() -> None:

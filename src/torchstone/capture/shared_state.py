@@ -21,7 +21,7 @@ from weakref import ref
 from torch import Tensor, nn
 
 from torchstone.capture.describe import is_plain
-from torchstone.capture.layouts import configuring
+from torchstone.capture.layouts import configuring, is_of_others
 from torchstone.foreign import foreign_code
 
 _MOST_CONTAINERS = 500  # that are looked into
@@ -30,7 +30,6 @@ _DEEPEST = 5
 _NO_STATE = (Tensor, type, ModuleType)
 _UNREADABLE = (Iterator, Random)  # whose state cannot be seen
 _WITH_ENTRIES = (dict, list, set, deque)
-_OF_OTHERS = sys.stdlib_module_names - {"types", "collections", "dataclasses"} | {"torch"}  # objects not looked into
 
 
 class SharedState:
@@ -98,7 +97,7 @@ class SharedState:
 
     def _add_class(self, kind: type) -> None:
         for cls in kind.__mro__:
-            if _is_of_others(cls) or id(cls) in self._namespaces:
+            if is_of_others(cls) or id(cls) in self._namespaces:
                 continue
             self._namespaces[id(cls)] = cls
             self._add_names(vars(cls), tuple(name for name in vars(cls) if not name.startswith("__")))
@@ -165,7 +164,7 @@ def _inside(value: Any) -> tuple[list[object], list[object]]:
         return own, [one for one in held if not isinstance(one, FunctionType)]
     if isinstance(value, CellType):
         return [value], get_referents(value)
-    if _is_of_others(type(value)):
+    if is_of_others(type(value)):
         return [], []
     attributes: list[object] = [vars(value)] if hasattr(value, "__dict__") else []
     slots = [value] if any("__slots__" in vars(cls) for cls in type(value).__mro__[:-1]) else []
@@ -228,10 +227,6 @@ def _codes_of(value: object) -> list[CodeType]:
         found[id(function)] = function.__code__
         function = vars(function).get("__wrapped__")
     return list(found.values())
-
-
-def _is_of_others(cls: type) -> bool:
-    return cls.__module__.partition(".")[0] in _OF_OTHERS
 
 
 def _may_be_state(value: object) -> bool:

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torchstone.capture.assumed_values import NO_VALUES, AssumedValues
+from torchstone.capture.describe import copied
 from torchstone.capture.kernel_results import as_kernel, grouped_result
 from torchstone.capture.ops import MASKS, map_tensors, schema_of, tensors_in
 from torchstone.capture.shape_rules import MADE_SMALL, Looks, Recipe, ShapeRules, changes_only_values, is_ordinary
@@ -114,7 +115,7 @@ class RealWorld(World):
 
     def enter(self, tensor: Tensor) -> Tensor:
         """Inputs are copied: the model may write to them."""
-        return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        return copied(tensor)
 
     def exchanges(self, tensor: Tensor) -> bool:  # noqa: ARG002 - it exchanges none
         """Whether something else runs in the place of a parameter or buffer, which nothing changes then."""
@@ -255,7 +256,7 @@ class StandInWorld(World):
             self._most_known = max(self._most_known, tensor.numel())
         if tensor.is_meta or self.is_stand_in(tensor) or not self.keeps_values(tensor):
             return self.make_unseen(tensor)  # which nothing but the model's arguments holds
-        return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        return copied(tensor)
 
     def execute(
         self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object], call: int | None = None

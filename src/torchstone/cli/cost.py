@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from torchstone.cli.model_options import ModelRequest, model_options
 from torchstone.cli.options import Session, common_options, json_option, options_as, provider_options
@@ -183,12 +184,7 @@ def command(session: Session, /, request: ModelRequest, options: CostOptions) ->
     disagrees with the trace is not used: the module is shown as traced only, with the reason.
     """
     by_formula = options.by == "formula"
-    if not by_formula and (options.agent or options.answers is not None):
-        msg = f"{'--agent' if options.agent else '--answers'} requires --by formula; add it or drop the option"
-        raise InputError(msg)
-    if options.no_trace and (not by_formula or options.agent):
-        msg = "--no-trace requires --by formula and does not go with --agent; drop one of them"
-        raise InputError(msg)
+    _refuse_without_effect(options)
     if by_formula and request.options.needs_own_cache:
         kind = request.options.cache
         msg = f"formulas describe a cache that grows; drop --by formula or --cache {kind}"
@@ -202,6 +198,25 @@ def command(session: Session, /, request: ModelRequest, options: CostOptions) ->
     if by_formula:
         return _by_formula(_cost_request(request, options), options, session)
     return _cost(_cost_request(request, options), options, session)
+
+
+def _refuse_without_effect(options: CostOptions) -> None:
+    """Raise InputError for options whose effect needs another one, or that another one leaves without effect."""
+    by_formula = options.by == "formula"
+    if options.agent and not by_formula:
+        msg = "--agent requires --by formula; add it or drop --agent"
+        raise InputError(msg)
+    chosen = click.get_current_context().get_parameter_source("provider") is ParameterSource.COMMANDLINE
+    for name, is_given in (("--provider", chosen), ("--answers", options.answers is not None)):
+        if is_given and not options.agent:
+            msg = f"{name} requires --by formula --agent; add them or drop {name}"
+            raise InputError(msg)
+    if options.no_trace and (not by_formula or options.agent):
+        msg = "--no-trace requires --by formula and does not go with --agent; drop one of them"
+        raise InputError(msg)
+    if options.sweep is not None and options.by not in ("module", "formula"):
+        msg = f"--by {options.by} groups the cost of one size, but --sweep runs several; drop one of them"
+        raise InputError(msg)
 
 
 def _refuse_beside_formulas(options: CostOptions) -> None:

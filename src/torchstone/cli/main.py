@@ -1,5 +1,6 @@
 """The table of commands, and the one place where errors become messages and exit codes."""
 
+import atexit
 import gc
 import os
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 from shutil import get_terminal_size
 from sysconfig import get_paths
 from traceback import extract_tb, print_exc
+from types import FrameType
 from typing import NamedTuple, NoReturn, TextIO
 
 import click
@@ -206,6 +208,27 @@ def _interrupt_main() -> None:
         interrupt_main()
 
 
+class _Interrupts:
+    """Notices interrupts: an error after one follows from it, such as that of a library which is half imported."""
+
+    def __enter__(self) -> None:
+        self._came = False
+        on_main_thread = threading.current_thread() is threading.main_thread()
+        self._watches = on_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if self._watches:
+            signal.signal(signal.SIGINT, self._interrupt)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self._came = True
+        signal.default_int_handler(number, frame)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self._watches:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._came and isinstance(error, Exception) and not isinstance(error, click.exceptions.Exit):
+            raise KeyboardInterrupt from error
+
+
 @contextmanager
 def _interrupts_kept() -> Iterator[None]:
     """Raise an interrupt once more that came while an object was deleted, where Python prints it and goes on."""
@@ -241,7 +264,8 @@ def _run(arguments: Sequence[str] | None, *, program: click.Command, name: str, 
     session = Session()
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        outcome = _invoke(program, given, name, session)
+        with _Interrupts():
+            outcome = _invoke(program, given, name, session)
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
@@ -335,6 +359,8 @@ def _report(error: BaseException, session: Session) -> int:
 def start(program: click.Command = cli, name: str = "torchstone") -> NoReturn:
     """Run a command as this process, which ends with its exit code."""
     gc.set_threshold(_YOUNG_OBJECTS)
+    ended: list[int] = []
+    atexit.register(_end_interrupted, ended)  # as the first, so that it is called last
     code = run(program=program, name=name)
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -346,7 +372,14 @@ def start(program: click.Command = cli, name: str = "torchstone") -> NoReturn:
                 with plain_output():
                     code = _report(refused_by_system(error), Session())
     end_soon(code)
+    ended.append(code)
     sys.exit(code)
+
+
+def _end_interrupted(codes: list[int]) -> None:
+    """End by the exit code of an interrupt: Python would end by the signal if it had passed through C code."""
+    if codes == [EXIT_INTERRUPTED]:
+        os._exit(EXIT_INTERRUPTED)
 
 
 def _lead_nowhere(stream: TextIO) -> None:

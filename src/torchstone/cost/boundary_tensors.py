@@ -44,6 +44,7 @@ def find_ends(trace: Trace) -> Ends:
     sizes: dict[int, int] = {}
     weights: set[int] = set()
     lasting: set[int] = set()
+    given_packed: set[int] = set()
     for external in table.external:
         tensor, kind = external.tensor, external.kind
         storage, extent = table.storage_of[tensor], extents[table.spec_of[tensor]] or 0
@@ -53,22 +54,24 @@ def find_ends(trace: Trace) -> Ends:
             sizes[storage] = extent
         if kind in _WEIGHTS:
             weights.add(storage)
+        elif table.specs[table.spec_of[tensor]].is_packed:
+            given_packed.add(storage)  # whose parts were there, too
         if external.lasts:
             lasting.add(storage)
     states = {table.storage_of[one.tensor] for one in own_states(trace, table)}
     kept, caches_out, caches_in = _given_and_made(trace)
     if caches_in and not caches_out:
         caches_out = _grown(trace, caches_in, kept) | _alike(trace)
-    kept |= states & written_storages(trace) if states else set()
+    kept |= (states | caches_in) & written_storages(trace) if states or caches_in else set()
     left = {table.storage_of[tensor] for tensor in left_states(trace, table).values()} - names.keys()
-    kept |= left
+    kept |= left | _staying(trace, caches_in)
     caches_out |= left
     gradients = frozenset(map(table.storage_of.__getitem__, table.gradients.values()))
     return Ends(
         extents=extents,
         names=names,
         sizes=sizes,
-        weights=frozenset(weights - states),
+        weights=frozenset(weights - states - given_packed),
         replaced=frozenset(names.keys() - lasting),
         kept=frozenset(kept) | gradients,
         gradients=gradients,
@@ -120,10 +123,24 @@ def left_states(trace: Trace, table: TensorTable) -> dict[str, int]:
     return found
 
 
+def _staying(trace: Trace, caches_in: set[int]) -> set[int]:
+    """The storages of what a cache has from before a run that put other tensors into it, such as quantized rows."""
+    left = trace.recorded_tensors.left or {}
+    objects = {name.rpartition("[")[0] for name in left if name.endswith("]")}
+    table = trace.tensors
+    return {
+        table.storage_of[one.tensor] for one in (table.external if objects else ())
+        if one.kind == "input" and one.name not in left and one.name.rpartition("[")[0] in objects
+    } & caches_in  # fmt: skip
+
+
 def has_state_name(path: str) -> bool:
-    """Whether an attribute is named as a state, or as a KV cache; tables of positions are called a cache, too."""
-    name = path.rpartition(".")[2].partition("[")[0]
-    return _STATE_NAME.fullmatch(name) is not None or (is_cache_name(name) and name != "cache")
+    """Whether an attribute or argument is named as a state, or as a KV cache.
+
+    Modules call tables of positions a cache, too, but nothing that has parts or is an argument.
+    """
+    name, has_parts, _ = path.rpartition(".")[2].partition("[")
+    return _STATE_NAME.fullmatch(name) is not None or (is_cache_name(name) and (name != "cache" or bool(has_parts)))
 
 
 def written_storages(trace: Trace) -> set[int]:

@@ -22,14 +22,15 @@ from torchstone.record.op import OpSignature
 from torchstone.record.tensor import TensorSpec, has_blocks
 from torchstone.record.trace import EagerMemory, Trace
 from torchstone.record.value import replace_tensors
-from torchstone.units import many
+from torchstone.units import many, show_bytes
 
 _ALIASES = {
     "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn", "fp8_e4m3": "float8_e4m3fn",
     "fp8_e5m2": "float8_e5m2", "bfp8": "bfloat8_b", "bfp4": "bfloat4_b", "int8": "int8_g128", "int4": "int4_g128",
 }  # fmt: skip
 FORMATS = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float8_block", "int8_g128", "int4_g128",
-           "mxfp8", "mxfp6", "mxfp4", "nvfp4", "bfloat8_b", "bfloat4_b")  # fmt: skip
+           "float8_row", "mxfp8", "mxfp6", "mxfp4", "nvfp4", "nf4", "nf4_double", "bfloat8_b", "bfloat4_b")  # fmt: skip
+_FILES_MAY_DIFFER = 0.03  # scales of whole matrices, descriptions of a quantization, buffers
 PUBLISHED = "as published"  # how the source of formats that a checkpoint has begins
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 _MULTIPLIES = frozenset({Kind.MATMUL, Kind.CONVOLUTION, Kind.RECURRENT})
@@ -47,7 +48,8 @@ def parse_format(name: str) -> str:
         return found
     msg = (
         f"unknown number format {name!r}; choose from {', '.join((*FORMATS, *_ALIASES))}, or give groups of "
-        "another size (int4_g32), or one scale for each row (int8_row)"
+        "another size (int4_g32), or one scale for each row (int8_row); _s32 makes scales 32 bits wide, and _z4 adds "
+        "zero points of 4 bits"
     )
     raise InputError(msg)
 
@@ -85,6 +87,19 @@ def format_notes(trace: Trace, formats: Formats) -> tuple[str, ...]:
     if formats.kv_cache and not ends.caches_in | ends.caches_out:
         notes.append(f"KV cache {formats.kv_cache} changes nothing: the model neither gets nor gives a cache")
     return tuple(notes)
+
+
+def file_notes(trace: Trace, formats: Formats, parameter_bytes: int) -> tuple[str, ...]:
+    """Whether the weight files of a quantized checkpoint have other bytes than its configuration leads to."""
+    stored = trace.checkpoint
+    if stored is None or not stored.file_bytes or PUBLISHED not in formats.source:
+        return ()
+    if abs(parameter_bytes - stored.file_bytes) <= _FILES_MAY_DIFFER * stored.file_bytes:
+        return ()
+    return (
+        f"the weight files have {show_bytes(stored.file_bytes)} of tensors, and the parameters are priced with "
+        f"{show_bytes(parameter_bytes)}: not all is stored as quantization_config says",
+    )
 
 
 class _Stored(msgspec.Struct, frozen=True):

@@ -47,7 +47,8 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
     costs = [_cost(one, result, conventions, calls[number]) for number, (one, result) in enumerate(results)]
     memory = _memory(trace, shorten(trace), priced)
     live = _live(trace, memory.live, conventions)
-    unsized = memory.unknown_sizes + _packed(trace, calls) + _workspaces(trace, calls)
+    packed, unseen = _packed(trace, calls), memory.unknown_sizes + _workspaces(trace, calls)
+    unsized = packed + unseen
     peak = msgspec.structs.replace(live.peak, unsized=unsized) if unsized else live.peak
     if trace.eager_memory is not None:  # scratch memory of kernels is in neither
         beyond = peak.total_bytes - memory.live.peak.total_bytes  # tiles and blocks
@@ -76,7 +77,7 @@ def price(trace: Trace, conventions: Conventions = _USUAL) -> CostTable:
         depths=depth_costs(trace, own),
         timeline_bytes=live.timeline_bytes,
         cache=cache,
-        notes=(*_causal_note(conventions, results), *_notes(trace, unsized), *_cache_note(cache)),
+        notes=(*_causal_note(conventions, results), *_notes(trace, unseen, packed), *_cache_note(cache)),
     )
 
 
@@ -290,10 +291,13 @@ def _cache_note(cache: CacheMemory | None) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _notes(trace: Trace, unknown_sizes: int) -> tuple[str, ...]:
+def _notes(trace: Trace, unknown_sizes: int, packed: int) -> tuple[str, ...]:
     notes = [note for note in trace.notes if NOT_APPLIED in note]
     if unknown_sizes:
         notes.append(f"elements of unknown size, which count as nothing in the peak: {many(unknown_sizes, 'tensor')}")
+    if packed:
+        times = many(packed, "call reads", "calls read")
+        notes.append(f"{times} weights that torch packs into objects of unknown size, which count as nothing")
     if trace.failure is not None:
         notes.append(f"the forward pass ended early in {trace.failure.module or 'the root'}: costs are up to there")
     return tuple(notes)

@@ -135,10 +135,12 @@ def _refuse_two_inputs(inputs: object, options: InputOptions) -> None:
 
 def _refuse_transformers_options(model: str, options: InputOptions) -> None:
     """Refuse options that only a model built by transformers understands."""
-    media = options.given_media()
-    option = "pretrained" if options.pretrained else media[0] if media else ""
-    if option:
-        way_out = "load the weights in its code" if options.pretrained else "give its inputs with --inputs FILE.py::FN"
+    wrong = [
+        *(("pretrained", "load the weights in its code") for _ in range(options.pretrained)),
+        *((name, "give its inputs with --inputs FILE.py::FN") for name in options.given_media()),
+        *(("layers", "let its code build fewer") for _ in range(options.layers is not None)),
+    ]
+    for option, way_out in wrong[:1]:
         msg = f"--{option} applies only to models that transformers builds, not to {model}; {way_out}"
         raise InputError(msg)
 

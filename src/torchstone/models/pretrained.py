@@ -373,6 +373,10 @@ _IMPLEMENTATION = ("_implementation", "_implementation_internal")
 
 def _config_from(content: dict[str, object], *, origin: str) -> PreTrainedConfig:
     model_type = content.get("model_type")
+    schema = content.get("schema")
+    if isinstance(schema, str) and schema.startswith("torchstone/"):
+        msg = f"{origin} is a result ({schema[:60]}), not a model; give the model itself, or a folder with a trace.json"
+        raise UnreadableFileError(msg)
     if not isinstance(model_type, str):
         msg = f'{origin} has no model_type, so its architecture is unknown; add a line such as "model_type": "llama"'
         raise UnreadableFileError(msg)

@@ -10,21 +10,39 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from glob import escape
+from typing import NamedTuple
 
 from torch import nn
 
 _SKIPPED = ("modules_to_not_convert", "ignore", "ignored_layers", "llm_int8_skip_modules", "exclude_modules")
-_BY_TRANSFORMERS = ("fp8", "fbgemm_fp8", "bitsandbytes")
+_BY_TRANSFORMERS = ("fp8", "fbgemm_fp8", "bitsandbytes", "quanto", "torchao")
 _PLAIN_LINEAR = ("fp8", "fbgemm_fp8")  # no classes derived from it, such as routers
 _OF_GPT2 = ("gptq", "bitsandbytes")  # that also convert its Conv1D
+_ONLY_LINEAR = ("bitsandbytes", "quanto", "torchao")  # since transformers 5 keeps all experts of a layer in one tensor
+_ONE_TENSOR = 5
 _PATTERN = "re:"
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 _MATRIX, _EXPERTS = 2, 3  # dimensions
 
 
-def quantized_matrices(model: nn.Module, method: str, asked: Mapping[str, object]) -> tuple[str, ...]:
-    """Patterns of the names of all matrices of linear layers and experts but the last layer and those left out."""
+class Chosen(NamedTuple):
+    """Patterns of the names of matrices, and whether there are experts, which are among them or not."""
+
+    patterns: tuple[str, ...]
+    has_experts: bool
+    with_experts: bool
+
+
+def quantized_matrices(
+    model: nn.Module, method: str, asked: Mapping[str, object], version: int | None = None
+) -> Chosen:
+    """All matrices of linear layers and experts but the last layer and those left out.
+
+    The version is that of the transformers that wrote the configuration, where it says one.
+    """
     skipped = _Skipped(model, method, asked)
+    with_experts = method not in _ONLY_LINEAR or (version is not None and version < _ONE_TENSOR)
+    any_experts = False
     without_linear = method == "mxfp4"  # as it is published: experts alone
     chosen: defaultdict[str, list[str]] = defaultdict(list)
     others: set[str] = set()
@@ -32,12 +50,15 @@ def quantized_matrices(model: nn.Module, method: str, asked: Mapping[str, object
         is_linear = not without_linear and _is_linear(module, method)
         for name, parameter in module.named_parameters(recurse=False):
             full = f"{path}.{name}" if path else name
-            is_matrix = (parameter.dim() == _MATRIX and is_linear) or _has_experts(path, module, parameter)
+            has_experts = _has_experts(path, module, parameter)
+            any_experts |= has_experts
+            is_matrix = (parameter.dim() == _MATRIX and is_linear) or (has_experts and with_experts)
             if is_matrix and not skipped.has(module, path, full):
                 chosen[_NUMBER.sub("*", full)].append(full)
             else:
                 others.add(_NUMBER.sub("*", full))
-    return tuple(escape(one) for folded, names in chosen.items() for one in (names if folded in others else [folded]))
+    found = (one for folded, names in chosen.items() for one in (names if folded in others else [folded]))
+    return Chosen(tuple(map(escape, found)), any_experts, with_experts)
 
 
 def _is_linear(module: nn.Module, method: str) -> bool:

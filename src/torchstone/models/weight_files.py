@@ -16,6 +16,7 @@ from torchstone.record.files import read_json
 CONFIG = "config.json"
 _SAFETENSORS = ("model.safetensors", "model.safetensors.index.json")
 _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")  # read with weights_only: no code runs
+_LENGTH_BYTES = 8  # of a header of safetensors
 _LFS_POINTER = b"version https://git-lfs"
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 # Weights and plain data, nothing that could be code; subfolders hold other formats of the same weights.
@@ -113,6 +114,22 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
 def uses_safetensors(files: tuple[Path, ...]) -> bool:
     """Whether weight files are safetensors and not pickles."""
     return files[0].suffix == ".safetensors"
+
+
+def tensor_bytes(folder: Path) -> int | None:
+    """Bytes of all tensors in a folder's safetensors; None where it has none, or one without such a header."""
+    files = weight_files(folder)
+    if not files or not uses_safetensors(files):
+        return None
+    total = 0
+    for path in files:
+        with path.open("rb") as file:
+            header = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+        tensors = path.stat().st_size - _LENGTH_BYTES - header
+        if tensors < 0:
+            return None
+        total += tensors
+    return total
 
 
 def _shards(index: Path) -> tuple[Path, ...]:

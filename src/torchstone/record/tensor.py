@@ -53,33 +53,54 @@ class Block(Record, frozen=True, kw_only=True):
     rows: int
     columns: int
     value_bits: int
-    scale_bits: int
+    scale_bits: int  # of a block, its zero point included
     padded: bool = False  # whole blocks are stored, as tiles are
+    flat: bool = False  # a block goes on in the next row
+    shared: int = 0  # blocks whose scales are themselves stored as parts of a scale of 32 bits; 0: none are
+    column_bits: int = 0  # of each column of a matrix
+    matrix_bits: int = 0  # of each matrix
 
     @property
     def element_bits(self) -> float:
-        """Bits of one element of a full block with its share of the scale."""
-        return self.value_bits + self.scale_bits / (self.rows * self.columns)
+        """Bits of one element of a full block with its share of the scales."""
+        scales = self.scale_bits + (_SHARED_BITS / self.shared if self.shared else 0)
+        return self.value_bits + scales / (self.rows * self.columns)
 
     def size_bytes(self, shape: tuple[int, ...]) -> int:
         """Bytes of a tensor."""
         *outer, rows, columns = (1, 1, *shape)
-        blocks = prod(outer) * -(-rows // self.rows) * -(-columns // self.columns)
-        values = blocks * self.rows * self.columns if self.padded else prod(shape)
-        return (values * self.value_bits + blocks * self.scale_bits + 7) // 8
+        if self.flat:
+            rows, columns = min(rows, 1), rows * columns
+        blocks = -(-rows // self.rows) * -(-columns // self.columns)
+        values = blocks * self.rows * self.columns if self.padded else rows * columns
+        bits = values * self.value_bits + blocks * self.scale_bits + columns * self.column_bits
+        bits += (-(-blocks // self.shared) * _SHARED_BITS if self.shared else 0) + (self.matrix_bits if values else 0)
+        return (prod(outer) * bits + 7) // 8
 
 
+_SHARED_BITS = 32
+_NF4_TABLE, _SCALE_TABLE, _OFFSET = 16 * 32, 256 * 32, 32  # bits that bitsandbytes keeps with each matrix
 _BLOCKS = {
     "mxfp8": Block(rows=1, columns=32, value_bits=8, scale_bits=8),  # OCP microscaling formats
     "mxfp6": Block(rows=1, columns=32, value_bits=6, scale_bits=8),
     "mxfp4": Block(rows=1, columns=32, value_bits=4, scale_bits=8),
     "nvfp4": Block(rows=1, columns=16, value_bits=4, scale_bits=8),
-    "float8_block": Block(rows=128, columns=128, value_bits=8, scale_bits=32),  # as DeepSeek-V3 is published
+    # bitsandbytes, of 4 bits; with double quantization, the scales have 8 bits and 256 of them share one
+    "nf4": Block(rows=1, columns=64, value_bits=4, scale_bits=32, flat=True, matrix_bits=_NF4_TABLE),
+    "nf4_double": Block(rows=1, columns=64, value_bits=4, scale_bits=8, flat=True, shared=256,
+                        matrix_bits=_NF4_TABLE + _SCALE_TABLE + _OFFSET),
     # Tiles of 32 x 32 with one exponent for each 16 values: 1088 and 576 bytes
     "bfloat8_b": Block(rows=32, columns=32, value_bits=8, scale_bits=64 * 8, padded=True),
     "bfloat4_b": Block(rows=32, columns=32, value_bits=4, scale_bits=64 * 8, padded=True),
-}
-_GROUPED = re.compile(r"int(?P<bits>[48])_(?:g(?P<group>[1-9]\d{0,5})|row)")  # int4_g128: a 16-bit scale for 128 values
+}  # fmt: skip
+# int4_g128: a scale of 16 bits for 128 values of a row. int4_g128_s32_z8: one of 32 bits, and a zero point of 8.
+# int4_g128_z4_order: GPTQ, which keeps the group of each column. float8_block: as DeepSeek-V3 is published.
+_GROUPED = re.compile(
+    r"(?:int(?P<bits>[2-8])|float8)_(?:g(?P<group>[1-9]\d{0,5})|row|(?P<block>(?<=float8_)block))"
+    r"(?:_s(?P<scale>8|16|32))?(?:_z(?P<zero>[2-8]|16|32))?(?P<order>_order)?"
+)
+_BLOCK_SIDE = 128
+_ORDER_BITS = 32
 _LONGEST_ROW = 1 << 62
 _DENSE = frozenset({"strided", "_mkldnn"})  # layouts that store every element
 
@@ -94,8 +115,14 @@ def _block(name: str) -> Block | None:
     grouped = _GROUPED.fullmatch(name)
     if grouped is None:
         return _BLOCKS.get(name)
-    columns = int(grouped["group"] or _LONGEST_ROW)
-    return Block(rows=1, columns=columns, value_bits=int(grouped["bits"]), scale_bits=16)
+    in_blocks = grouped["block"] is not None
+    return Block(
+        rows=_BLOCK_SIDE if in_blocks else 1,
+        columns=_BLOCK_SIDE if in_blocks else int(grouped["group"] or _LONGEST_ROW),
+        value_bits=int(grouped["bits"] or 8),
+        scale_bits=int(grouped["scale"] or (32 if in_blocks else 16)) + int(grouped["zero"] or 0),
+        column_bits=_ORDER_BITS if grouped["order"] else 0,
+    )
 
 
 def stored_bits(name: str) -> float | None:

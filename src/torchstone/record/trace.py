@@ -53,6 +53,7 @@ class Checkpoint(Record, frozen=True, kw_only=True):
     quantization: str = ""  # in words, with what its format does not count; "": the configuration names none
     weights: str | None = None  # the number format of quantized matrices; None: not known
     only: tuple[str, ...] = ()  # patterns of the names of those matrices, as `Formats` has them
+    file_bytes: int | None = None  # of the tensors in the weight files beside it; None: there are none
 
 
 class Failure(Record, frozen=True, kw_only=True):

@@ -161,8 +161,8 @@ class _Run:
 def analyze(request: AnalyzeRequest, progress: Progress = SILENT, *, watching: "Observer | None" = None) -> Analysis:
     """Answer every question about a named model into one folder; stages that fail do not stop the others.
 
-    Raises ModelError for a model that cannot be loaded and InputError for a folder that cannot be written: without a
-    capture there is nothing to answer from.
+    Raises ModelError for a model that cannot be loaded, and InputError for a folder that cannot be written, a device
+    or a backend that does not exist.
     """
     if saved_trace(request.model.model) is not None:
         msg = f"{request.model.model} is a finished run, which has no values; give the model itself"
@@ -176,6 +176,7 @@ def analyze_module(model: "nn.Module", inputs: object, trace: Trace, request: An
 
 
 def _analyzed(run: _Run) -> Analysis:
+    _require_known(run.request)
     with exclusive(run.request.folder):
         return _answered(run)
 
@@ -355,6 +356,23 @@ def _executed(run: _Run, trace: Trace, device: str) -> tuple[tuple[str, ...], bo
     return (f"Executed on a {kind}{device} ({mapping.version}): {plan_sentence(mapping.plan)}.",), (
         mapping.plan.outcome == ACCEPTED
     )
+
+
+def _require_known(request: AnalyzeRequest) -> None:
+    """Raise InputError for devices and backends that nobody knows: a misspelled name is no answer about a model."""
+    from torchstone.backends.registry import describe
+    from torchstone.backends.ttnn.boards import BOARDS
+    from torchstone.cost.roofline import find_hardware
+
+    for device in request.hardware:
+        find_hardware(device)
+    if request.python and not BOARDS.keys() & set(request.hardware):
+        msg = f"--python executes the model on a mock board; give one with --hardware ({', '.join(BOARDS)}) or drop it"
+        raise InputError(msg)
+    for backend in request.backends:
+        facts = describe(backend, options={}, python=None)
+        if not facts.opened:
+            raise InputError(facts.reason)
 
 
 def _backends(request: AnalyzeRequest) -> Iterator[str]:

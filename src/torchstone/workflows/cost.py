@@ -237,7 +237,7 @@ def price_trace(trace: Trace, options: PricingOptions = DEFAULT_PRICING) -> Cost
     Raises InputError for an unknown device, and for an optimizer without a backward pass.
     """
     from torchstone.cost import price
-    from torchstone.cost.formats import format_notes, with_formats
+    from torchstone.cost.formats import file_notes, format_notes, with_formats
 
     formats = options.conventions.formats
     stored = with_formats(trace, formats)
@@ -245,7 +245,7 @@ def price_trace(trace: Trace, options: PricingOptions = DEFAULT_PRICING) -> Cost
         table = _with_predictions(stored, options)
     else:
         table = price(stored, options.conventions)
-    notes = format_notes(trace, formats)
+    notes = (*format_notes(trace, formats), *file_notes(trace, formats, table.totals.parameter_bytes))
     return msgspec.structs.replace(table, notes=(*table.notes, *notes)) if notes else table
 
 

@@ -99,7 +99,7 @@ def sweep_cost(request: CostSweepRequest, progress: Progress = SILENT) -> CostSw
     forward pass that fails at a size is a result (`failures`).
     """
     sweep = parse_sweep(request.sweep)
-    _refuse_options_for_one_size(request.cost)
+    _refuse_options_for_one_size(request.cost, sweep)
     points = []
     failures: dict[int, str] = {}
     for value in sweep.values:
@@ -111,7 +111,7 @@ def sweep_cost(request: CostSweepRequest, progress: Progress = SILENT) -> CostSw
     return CostSweepOutcome(parameter=sweep.parameter, points=tuple(points), failures=failures)
 
 
-def _refuse_options_for_one_size(request: CostRequest) -> None:
+def _refuse_options_for_one_size(request: CostRequest, sweep: Sweep) -> None:
     """Raise InputError for options whose result is about one size: a sweep has several."""
     given = {
         "--compare-with": request.compare_with,
@@ -122,6 +122,10 @@ def _refuse_options_for_one_size(request: CostRequest) -> None:
     wrong = next((name for name, value in given.items() if value is not None), None)
     if wrong is not None:
         msg = f"{wrong} works on one size, but --sweep runs several; drop one of them"
+        raise InputError(msg)
+    if getattr(request.model.options, sweep.parameter) is not None:
+        name = sweep.parameter.replace("_", "-")
+        msg = f"--sweep {sweep.parameter} gives the values of --{name}, which is given, too; drop one of them"
         raise InputError(msg)
     if saved_trace(request.model.model) is not None:
         msg = f"{request.model.model} is a saved trace of one size; give --sweep the model itself"

@@ -274,8 +274,11 @@ def _checkpoint(request: ModelRequest, model: "nn.Module") -> Checkpoint | None:
     if config is None or not (is_from_file or request.options.pretrained):
         return None
     from torchstone.models.checkpoint import find_checkpoint
+    from torchstone.models.weight_files import tensor_bytes
 
-    return find_checkpoint(model, config)
+    stored = find_checkpoint(model, config)
+    folder = Path(request.model)
+    return set_fields(stored, file_bytes=tensor_bytes(folder)) if stored.quantization and folder.is_dir() else stored
 
 
 def _with_keywords(model: "nn.Module", inputs: Inputs, keywords: Mapping[str, object]) -> Inputs:

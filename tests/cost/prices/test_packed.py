@@ -17,6 +17,23 @@ def test_four_bit_weights_are_read_as_they_lie() -> None:
     assert found.reads == (16 * 512 * 2, 64 * 512 // 2, 4 * 64 * 2 * 2)
 
 
+def test_products_of_quantization_libraries_are_those_of_their_matrices() -> None:
+    """Their arguments: bitsandbytes 0.50.2, _ops.py; optimum-quanto 0.2.7, library/qbytes_mm.py."""
+    x, absmax = spec(2, 3, 130), spec(7)
+    packed = spec(195, 1, dtype="uint8")  # 3 x 130 values
+    found = priced("bitsandbytes.gemm_4bit.default", spec(2, 3, 3), A=x, B=packed, absmax=absmax, bias=spec(3))
+    assert (found.matmul_flops, found.flops) == (2 * 6 * 130 * 3, 2 * 6 * 130 * 3 + 18)
+    assert found.reads == (2 * 3 * 130 * 4, 195, 7 * 4, 3 * 4)
+    one = priced("bitsandbytes.gemv_4bit.default", spec(1, 1, 3), A=spec(1, 1, 130), B=packed, absmax=absmax)
+    assert (one.matmul_flops, one.flops) == (2 * 130 * 3, 2 * 130 * 3)
+    bytes_mm = priced("quanto.qbytes_mm.default", spec(2, 3, 3), A=x, B=spec(3, 130, dtype="int8"), scales=spec(3, 1))
+    assert (bytes_mm.matmul_flops, bytes_mm.reads) == (2 * 6 * 130 * 3, (2 * 3 * 130 * 4, 390, 12))
+    given = {"A": packed, "absmax": absmax}
+    table = priced("bitsandbytes.dequantize_4bit.default", spec(3, 130), **given)
+    assert (table.flops, table.reads, table.writes) == (390, (195, 28), (3 * 130 * 4,))
+    assert priced("quanto.unpack.default", spec(8, 4, dtype="uint8"), self=spec(4, 4, dtype="uint8")).flops == 64
+
+
 def test_quantising_costs_five_and_the_way_back_two() -> None:
     there = priced("quantized_decomposed.quantize_per_tensor.default", spec(4, 8, dtype="int8"), input=spec(4, 8))
     back = priced("quantized_decomposed.dequantize_per_tensor.default", spec(4, 8), input=spec(4, 8, dtype="int8"))

@@ -45,6 +45,21 @@ def test_one_argument_is_guessed_from_the_first_layer(layer: nn.Module, shape: t
     nn.Sequential(layer)(*inputs.args)
 
 
+@pytest.mark.parametrize(
+    ("layer", "unused"),
+    [
+        (nn.Linear(3, 4), {"image_size", "phase"}),
+        (nn.Conv2d(3, 4, 1), {"seq_len", "phase"}),
+        (nn.LayerNorm(3), {"seq_len", "image_size", "phase"}),
+    ],
+    ids=["Linear", "Conv2d", "LayerNorm"],
+)
+def test_options_that_the_guess_does_not_follow_are_said(layer: nn.Module, unused: set[str]) -> None:
+    options = InputOptions(batch_size=2, seq_len=5, image_size=9, phase="decode")
+    notes = inputs_for_module(layer, options).notes
+    assert {note.partition(":")[0] for note in notes if "not applied" in note} == unused
+
+
 def test_a_linear_layer_alone_gets_a_row_for_each_sample() -> None:
     assert inputs_for_module(nn.Linear(4, 2), InputOptions()).args[0].shape == (1, 4)
 

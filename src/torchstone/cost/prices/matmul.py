@@ -214,13 +214,17 @@ def _expanded(shape: tuple[int, ...], new: tuple[int, ...], rank: int) -> list[i
     "aten._weight_int4pack_mm_for_cpu",
     "aten._weight_int4pack_mm_with_scales_and_zeros",
     "aten._mixed_dtypes_linear",
+    "bitsandbytes.gemm_4bit",
+    "bitsandbytes.gemv_4bit.default",
+    "bitsandbytes.int8_scaled_mm",
+    "quanto.qbytes_mm",
     kind=Kind.MATMUL,
 )
 def packed_mm(call: OpSignature) -> Price:
     """(m, k) @ packed (n, k): m*n dot products of length k; scales and zeros are read as they lie."""
-    left, made = tensor(call, "self", "input"), output(call)
+    left, made = tensor(call, "self", "input", "A"), output(call)
     flops = multiply_adds(made.elements * left.shape[-1], made)
-    return Price(flops=flops, matmul_flops=flops)
+    return Price(flops=flops + (made.elements if optional_tensor(call, "bias") else 0), matmul_flops=flops)
 
 
 @price_of("aten._dyn_quant_matmul_4bit", kind=Kind.MATMUL)
@@ -238,6 +242,8 @@ def dynamic_packed_mm(call: OpSignature) -> Price:
     "aten.quantize_per_tensor",
     "aten.quantize_per_channel",
     "aten.quantize_per_tensor_dynamic",
+    "quanto.quantize_affine",
+    "quanto.quantize_symmetric",
     kind=Kind.POINTWISE,
 )
 def quantize(call: OpSignature) -> Price:
@@ -250,11 +256,18 @@ def quantize(call: OpSignature) -> Price:
     "quantized_decomposed.dequantize_per_channel",
     "quantized_decomposed.dequantize_per_token",
     "aten.dequantize",
+    "quanto.unpack",  # which shifts and masks
     kind=Kind.POINTWISE,
 )
 def dequantize(call: OpSignature) -> Price:
     """Shift and scale per element."""
     return Price(flops=2 * output(call).elements)
+
+
+@price_of("bitsandbytes.dequantize_4bit.default", "bitsandbytes.dequantize_blockwise.default", kind=Kind.POINTWISE)
+def look_up_and_scale(call: OpSignature) -> Price:
+    """Scale what a table has for each element."""
+    return Price(flops=output(call).elements)
 
 
 @price_of("aten._choose_qparams_per_tensor", "quantized_decomposed.choose_qparams", kind=Kind.REDUCTION)

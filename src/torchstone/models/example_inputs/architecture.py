@@ -1,6 +1,7 @@
 """Generate inputs for a transformers model from the signature of its forward and its configuration."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from torch import nn
@@ -11,6 +12,7 @@ from torchstone.models.example_inputs.context import InputBuilder, InputContext,
 from torchstone.models.example_inputs.vision import add_images_and_text
 from torchstone.models.inputs import InputOptions, Inputs
 from torchstone.models.pretrained import Blueprint
+from torchstone.record.trace import NOT_APPLIED
 
 ORIGIN = "generated from the model's configuration and signature"
 PREFILL = "prefill"
@@ -111,11 +113,21 @@ def inputs_for_architecture(model: nn.Module, blueprint: Blueprint, options: Inp
         notes=(*blueprint.notes, *context.builder.notes),
         phase=PREFILL if "past_key_values" in context.parameters or "cache_params" in context.parameters else "",
     )
-    if options.phase != "decode":
-        return prefill
-    from torchstone.models.example_inputs.decode import decode_inputs
+    step = prefill
+    if options.phase == "decode":
+        from torchstone.models.example_inputs.decode import decode_inputs
 
-    return decode_inputs(prefill, context, blueprint)
+        step = decode_inputs(prefill, context, blueprint)
+    return replace(step, notes=(*step.notes, *_without_effect(step, context)))
+
+
+def _without_effect(step: Inputs, context: InputContext) -> list[str]:
+    """A note for each size that was asked for and that no input has."""
+    used, reason = context.builder.used, "no input has such a size"
+    if context.options.phase == "decode" and not {"decoder_input_ids", "image_attention_mask"} & step.kwargs.keys():
+        used, reason = set(), "a step with a cache reads one token; --cache-len gives those before it"
+    asked = [name for name in ("seq_len", "image_size") if getattr(context.options, name) is not None]
+    return [f"{name}{NOT_APPLIED}{reason}" for name in asked if name not in used]
 
 
 def _wanted(context: InputContext) -> list[str]:

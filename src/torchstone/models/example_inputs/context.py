@@ -19,6 +19,7 @@ class InputBuilder:
     def __init__(self, seed: int) -> None:
         self.kwargs: dict[str, Any] = {}
         self.notes: list[str] = []
+        self.used: set[str] = set()  # sizes among the options that decided the shape of an input
         self._generator = torch.Generator().manual_seed(seed)
 
     def tokens(self, name: str, shape: Sequence[int], *, below: int, avoid: Collection[int] = ()) -> torch.Tensor:
@@ -135,6 +136,7 @@ class InputContext:
 
     def seq_len(self) -> int:
         """Tokens in a sequence: as requested, else a default within the model's positions."""
+        self.builder.used.add("seq_len")
         if self.options.seq_len is not None:
             return self.options.seq_len
         limit = self.position_limit()
@@ -150,6 +152,7 @@ class InputContext:
 
     def image_sides(self) -> tuple[int, int]:
         """Height and width of an image: as requested, else from the configuration, else a default."""
+        self.builder.used.add("image_size")
         if self.options.image_size is not None:
             return self.options.image_size, self.options.image_size
         for config in (self.vision, self.config, *nested_configs(self.config)):

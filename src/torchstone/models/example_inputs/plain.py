@@ -13,6 +13,7 @@ from torchstone.models.example_inputs.context import (
     InputBuilder,
 )
 from torchstone.models.inputs import InputOptions, Inputs
+from torchstone.record.trace import NOT_APPLIED
 
 _FIRST_LAYERS = (
     nn.Linear,
@@ -84,7 +85,16 @@ def _from_first_layer(name: str, path: str, layer: nn.Module, *, options: InputO
     first = next(layer.parameters())
     if value.is_floating_point() and first.is_floating_point():
         value = value.to(first.dtype)
-    return Inputs(args=(value,), origin="generated from the model's first layer", notes=tuple(builder.notes))
+    unused = [name for name in options.given_input_options() if name not in _used_by(layer)]
+    notes = (*builder.notes, *(f"{one}{NOT_APPLIED}the input of {type(layer).__name__} has none" for one in unused))
+    return Inputs(args=(value,), origin="generated from the model's first layer", notes=notes)
+
+
+def _used_by(layer: nn.Module) -> tuple[str, ...]:
+    """The options about inputs that decide the shape of a layer's input."""
+    if isinstance(layer, nn.LayerNorm):
+        return ("batch_size",)
+    return ("batch_size", "image_size" if isinstance(layer, nn.Conv2d | nn.Conv3d) else "seq_len")
 
 
 def _shape(layer: nn.Module, options: InputOptions) -> tuple[int, ...]:

@@ -188,7 +188,9 @@ def add_images_and_text(context: InputContext) -> None:
             context.builder.remove(name)
         context.builder.notes.append("pixel_values: omitted, the model is called with text only")
         return
-    around = context.options.seq_len or min(text_length(context), _TEXT_AROUND)
+    around = text_length(context)
+    if context.options.seq_len is None:
+        around = min(around, _TEXT_AROUND)
     length = places + around
     ids = context.builder.tokens(
         "input_ids", (context.batch, length), below=vocabulary(context), avoid=context.special_tokens()
