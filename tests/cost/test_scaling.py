@@ -29,6 +29,18 @@ def test_moments_are_float32_whatever_the_weights_are() -> None:
     assert (found.gradient_bytes, found.state_bytes) == (32, 64)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64, torch.complex128])
+@pytest.mark.parametrize("name", ["momentum", "adam"])
+def test_moments_of_larger_elements_are_as_large_as_torchs_own(name: str, dtype: torch.dtype) -> None:
+    layer = nn.Linear(5, 7, bias=False, dtype=dtype)
+    found = optimiser_cost(capture(layer, torch.ones(1, 5, dtype=dtype)), name)
+    layer.weight.grad = torch.ones_like(layer.weight)
+    torchs = torch.optim.Adam([layer.weight]) if name == "adam" else torch.optim.SGD([layer.weight], momentum=0.9)
+    torchs.step()
+    states = [one for one in torchs.state[layer.weight].values() if isinstance(one, torch.Tensor) and one.dim()]
+    assert found.state_bytes == sum(one.numel() * one.element_size() for one in states)
+
+
 def test_plain_descent_holds_nothing() -> None:
     assert optimiser_cost(capture(nn.Linear(4, 4), torch.ones(1, 4)), "sgd").state_bytes == 0
     assert set(OPTIMISERS) == {"sgd", "momentum", "adam", "adamw"}

@@ -101,3 +101,33 @@ def test_no_hook_is_left_when_the_model_raises() -> None:
         observe(model, inputs(torch.ones(1)), seed=0, watched=[""])
     assert not model._forward_hooks
     assert not model._forward_pre_hooks
+
+
+class Stateful(nn.Module):
+    """Writes a parameter, an attribute, statistics and a tensor in a list, and returns a buffer that it writes."""
+
+    total: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+        self.register_buffer("total", torch.zeros(4))
+        self.state, self.states = torch.zeros(4), [torch.zeros(4)]
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.linear.weight.data.mul_(1.5)
+        self.state += 1
+        self.states[0].add_(self.state)
+        self.total += x.sum(0)
+        return self.norm(self.linear(x)) + self.states[0], self.total
+
+
+def test_each_run_begins_with_the_values_that_the_model_had() -> None:
+    model, x = Stateful(), torch.randn(3, 4)
+    before = [one.tolist() for one in (*model.state_dict().values(), model.state, model.states[0])]
+
+    first, second = (observe(model, inputs(x), seed=0).tensors() for _ in range(2))
+
+    assert [one.tolist() for one in (*model.state_dict().values(), model.state, model.states[0])] == before
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert torch.equal(first["outputs/1"], x.sum(0)), "as it was when the run ended"

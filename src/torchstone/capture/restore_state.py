@@ -9,25 +9,22 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import filterfalse
 from operator import is_
-from threading import Lock, get_ident
+from threading import Lock
 from types import TracebackType
 from typing import Any
-from weakref import ref
 
 import torch
-from torch import Tensor, UntypedStorage, nn
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import _disable_current_modes
+from torch import Tensor, nn
 
 from torchstone.capture.describe import Describer
 from torchstone.capture.layouts import inner_containers, layout_of
 from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.tables import renew
 from torchstone.capture.tensor_modes import RealWorld, StandInWorld
+from torchstone.numerics.written import save_written
 
 _MOST_UNSEEN = 2_000_000  # objects that captures recorded since the last look for garbage among all objects
 _unseen = 0
@@ -189,8 +186,7 @@ def _data_of(tensor: Tensor) -> Tensor:
 
 
 def _assign_data(tensor: Tensor, data: Tensor) -> None:
-    for written in _OPEN.get(get_ident(), ()):
-        written.save(tensor)
+    save_written(tensor)
     _DATA.__set__(tensor, data)
     renew(tensor)
 
@@ -198,93 +194,6 @@ def _assign_data(tensor: Tensor, data: Tensor) -> None:
 def _watch_looks() -> Callable[[], object]:
     Tensor.data = property(_data_of, _assign_data)  # type: ignore[assignment]
     return lambda: delattr(Tensor, "data")
-
-
-# What was in memory before a run, saved just before the run writes there: nothing is copied for a model that does not
-# write. The weak references let memory die when the model lets go of it, as in a real run.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Looks:
-    """What a tensor was before it was written."""
-
-    tensor: ref[Tensor]
-    memory: ref[UntypedStorage]
-    value: UntypedStorage  # a copy of the memory
-    place: tuple[tuple[int, ...], tuple[int, ...], int, torch.dtype]
-    requires_grad: bool
-    is_leaf: bool
-
-
-class WrittenTensors:
-    """Tensors from before a run that it writes, by ops in place or by assigning `tensor.data`."""
-
-    def __init__(self, was_there: Callable[[Tensor], bool]) -> None:
-        """`was_there` says of a tensor whether the run did not make it."""
-        self._was_there = was_there
-        self._values: dict[int, tuple[ref[UntypedStorage], UntypedStorage]] = {}  # by pointer
-        self._looks: dict[int, _Looks] = {}  # by id
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """What this thread writes meanwhile is put back at the end."""
-        outer = _OPEN.get(get_ident(), ())
-        _OPEN[get_ident()] = (*outer, self)
-        try:
-            yield
-        finally:
-            _OPEN[get_ident()] = outer
-            if not outer:
-                del _OPEN[get_ident()]
-            with _disable_current_modes(), torch.no_grad():
-                self._restore()
-
-    def save(self, tensor: Tensor) -> None:
-        """A tensor is going to be written, or to be given other data."""
-        without_values = type(tensor) is FakeTensor or tensor.is_meta or tensor.layout is not torch.strided
-        known = self._looks.get(id(tensor))
-        if without_values or (known is not None and known.tensor() is tensor) or not self._was_there(tensor):
-            return
-        with _disable_current_modes():
-            memory = tensor.untyped_storage()
-            saved = self._values.get(memory._cdata)
-            if saved is None or saved[0]() is not memory:
-                saved = self._values[memory._cdata] = (ref(memory), memory.clone())
-            self._looks[id(tensor)] = _Looks(
-                tensor=ref(tensor),
-                memory=saved[0],
-                value=saved[1],
-                place=_place_of(tensor),
-                requires_grad=tensor.requires_grad,
-                is_leaf=tensor.is_leaf,
-            )
-
-    def _restore(self) -> None:
-        for reference, value in self._values.values():
-            memory = reference()
-            if memory is not None:
-                if memory.nbytes() != value.nbytes():
-                    memory.resize_(value.nbytes())
-                memory.copy_(value)
-        for looks in self._looks.values():
-            tensor = looks.tensor()
-            if tensor is None:
-                continue
-            if tensor.grad_fn is not None and looks.is_leaf and not tensor._is_view():
-                tensor.detach_()  # a result of weights was written into it
-            if _place_of(tensor) != looks.place or tensor.untyped_storage() is not looks.memory():
-                shape, strides, offset, dtype = looks.place
-                memory = looks.memory() or looks.value
-                _DATA.__set__(tensor, torch.empty(0, dtype=dtype).set_(memory, offset, shape, strides))
-            if tensor.is_leaf and tensor.requires_grad is not looks.requires_grad:
-                tensor.requires_grad_(looks.requires_grad)
-
-
-def _place_of(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int, torch.dtype]:
-    return tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()), tensor.dtype
-
-
-_OPEN: dict[int, tuple[WrittenTensors, ...]] = {}  # by thread
 
 
 # A tensor whose `data` are assigned is another one with other looks: torch tells no mode.

@@ -19,7 +19,6 @@ from torchstone.capture.module_tree import ModuleTree
 from torchstone.capture.ops import LinesOfNodes, Met, OpColumns, OpRecorder, nodes_so_far, origin_of
 from torchstone.capture.restore_state import (
     LOOKS_WATCHED,
-    WrittenTensors,
     inputs_in,
     modules_kept,
     one_thread,
@@ -36,6 +35,7 @@ from torchstone.capture.tables import (
 )
 from torchstone.capture.tensor_modes import RealWorld, StandInWorld
 from torchstone.foreign import foreign_code, printable
+from torchstone.numerics.written import WrittenTensors
 from torchstone.record.module import ModuleSignature
 from torchstone.record.trace import Failure, Provenance, Trace
 from torchstone.record.value import Absent, Argument, Value

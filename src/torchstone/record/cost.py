@@ -439,7 +439,7 @@ class OptimiserCost(Record, frozen=True, kw_only=True):
 
     name: str
     parameters: Count
-    state_bytes: Count  # moments, in float32
+    state_bytes: Count  # moments, in float32 or the larger element type of the parameter
     gradient_bytes: Count
     flops: Count
     bytes_read: Count

@@ -17,6 +17,7 @@ from torchstone.foreign import foreign_code, printable
 from torchstone.models.inputs import Inputs
 from torchstone.numerics.compare import identical
 from torchstone.numerics.dtypes import dtype_name
+from torchstone.numerics.written import written_put_back
 from torchstone.record.reference import FunctionUse, Role
 from torchstone.reference.golden_files import INPUTS, OUTPUTS, module_name
 from torchstone.reference.structure import tensors_of
@@ -76,12 +77,13 @@ def copy_inputs(inputs: Inputs) -> Inputs:
 
 
 def observe(model: nn.Module, inputs: Inputs, *, seed: int, watched: Sequence[str] = ()) -> Observation:
-    """Run a model; its inputs, its buffers and the random state are unchanged afterwards."""
+    """Run a model; its inputs, the values of its tensors and the random state are unchanged afterwards."""
     own = copy_inputs(inputs)
     observation = Observation(inputs=inputs_by_name(own, model))
     _record_tensors(observation.inputs, INPUTS, Role.INPUT, None, observation)
     with ExitStack() as stack:
         stack.enter_context(seeded(seed))
+        stack.enter_context(written_put_back((own.args, own.kwargs)))
         stack.enter_context(_restored_buffers(model, observation.changed_buffers))
         stack.enter_context(torch.no_grad())
         _add_hooks(model, watched, observation, stack)
@@ -91,7 +93,7 @@ def observe(model: nn.Module, inputs: Inputs, *, seed: int, watched: Sequence[st
             reason = " ".join(str(printable(ran.error or ran.cause)).split())[:200]
             msg = f"the model raised {type(ran.cause).__name__}: {reason}; `torchstone inspect` shows where"
             raise ModelError(msg) from ran.cause
-    _record_tensors(observation.outputs, OUTPUTS, Role.OUTPUT, None, observation)
+        _record_tensors(observation.outputs, OUTPUTS, Role.OUTPUT, None, observation)  # before buffers are put back
     return observation
 
 

@@ -31,6 +31,7 @@ from torchstone.check.child.model import LoadedModel, Payload, loaded_model
 from torchstone.check.child.values import UnserializableError, Writer, copied
 from torchstone.numerics.pytree import named_tensors
 from torchstone.numerics.tensor_files import TensorFileError, write_tensors
+from torchstone.numerics.written import written_put_back
 
 RANDOM_STATE = "random_state"
 
@@ -51,7 +52,13 @@ def keep(loaded: LoadedModel, wanted: dict[str, Any], folder: Path) -> dict[str,
     recorder = _Recorder(loaded.model, wanted, folder)
     args, kwargs = copy.deepcopy((loaded.args, loaded.kwargs))
     python_state = random.getstate()
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), recorder.intercepting(), recorder.ops:
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.no_grad(),
+        written_put_back((args, kwargs)),
+        recorder.intercepting(),
+        recorder.ops,
+    ):
         loaded.model(*args, **kwargs)
     random.setstate(python_state)
     if recorder.ops.count != len(wanted["ops"]):
