@@ -195,7 +195,7 @@ class Offloads(nn.Module):
         return self.linear(x) + self.shift
 
 
-@pytest.mark.parametrize("mode", ["auto", "cpu"])
+@pytest.mark.parametrize("mode", ["auto", "fake", "cpu"])
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("layers", [1, 4])
 def test_parameters_and_buffers_in_other_mappings_are_counted(layers: int, mode: str, *, before: bool) -> None:

@@ -261,7 +261,9 @@ class Fingerprints:
         for name in ("_parameters", "_buffers"):
             entries = attributes[name]
             parts.append(len(entries))
-            for held, tensor in dict.items(entries) if entries else ():  # not what stands in for them
+            if not isinstance(entries, dict):
+                reading.lasting = False  # it may give another tensor each time
+            for held, tensor in _held_in(entries).items() if entries else ():
                 parts += (held, None if tensor is None else self._held(tensor, reading))
         for name, child in attributes["_modules"].items():
             parts += (name, None if child is None else self._key(child, reading))

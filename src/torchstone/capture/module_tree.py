@@ -252,7 +252,10 @@ def _runs_no_line(module: nn.Module) -> bool:
         and file.startswith("torch.")
         and not any(map(own.get, _CALL_HOOKS))
         and not _has_any_global_hook()
-        and _PLAIN_TENSORS.issuperset(map(type, (*dict.values(module._parameters), *dict.values(module._buffers))))
+        and all(
+            isinstance(held, dict) and _PLAIN_TENSORS.issuperset(map(type, dict.values(held)))
+            for held in (own["_parameters"], own["_buffers"])
+        )
     )
 
 
