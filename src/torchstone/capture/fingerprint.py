@@ -261,8 +261,7 @@ class Fingerprints:
         for name in ("_parameters", "_buffers"):
             entries = attributes[name]
             parts.append(len(entries))
-            if not isinstance(entries, dict):
-                reading.lasting = False  # it may give another tensor each time
+            reading.lasting &= isinstance(entries, dict)  # another mapping may give another tensor each time
             for held, tensor in _held_in(entries).items() if entries else ():
                 parts += (held, None if tensor is None else self._held(tensor, reading))
         for name, child in attributes["_modules"].items():
