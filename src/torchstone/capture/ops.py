@@ -312,7 +312,7 @@ class OpRecorder(KernelOpMode):
         """The op in place that a real backward pass calls in the place of this one, because no mode looks on."""
         node = RunningNode.now(len(self.tensors))  # each first op of a node is noted
         twin = schema.in_place_twin
-        if node is None or twin is None or not is_called_by_engine(sys._getframe(3)):
+        if node is None or twin is None or not is_called_by_engine(sys._getframe(2).f_back):
             return None
         first = self.tensors.numbers_of([args[0]])
         return twin if first is not None and node.runs_in_place(twin, args, kwargs, first[0]) else None
