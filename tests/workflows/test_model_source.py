@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+import torchstone as ts
 from tests.report.folders import folder_of
 from tests.report.traces import transformer
 from torchstone.errors import InputError, NewerSchemaError, UnreadableFileError
@@ -94,3 +95,16 @@ def test_a_request_is_written_as_the_command_line_that_makes_it(options: InputOp
     assert as_arguments(ModelRequest(model="gpt2", options=options)) == f"gpt2{written}"
     request = ModelRequest(model="net.py::f", inputs="net.py::g", options=options)
     assert as_arguments(request) == f"net.py::f --inputs net.py::g{written}"
+
+
+@pytest.mark.parametrize("name", ["tiny:llama", "tiny:t5"])
+def test_a_decode_step_on_real_tensors_has_a_cache_with_values(name: str) -> None:
+    """Whether it is asked for by a command or from Python."""
+    options = InputOptions(phase="decode", cache_len=5)
+    without, real = (load_trace(ModelRequest(model=name, options=options, mode=mode)) for mode in ("fake", "cpu"))
+    called = ts.trace(name, mode="cpu", options=options)
+
+    for trace in (real, called):
+        assert trace.failure is None
+        assert trace.provenance.mode == "cpu"
+        assert [call.op for call in trace.ops] == [call.op for call in without.ops]

@@ -64,17 +64,17 @@ def trace(
     from torchstone.models.inputs import InputOptions
     from torchstone.models.load_model import describe_source, load
     from torchstone.models.prepare import check_inputs_match
-    from torchstone.workflows.model_source import at_hand_of
+    from torchstone.workflows.model_source import at_hand_of, built_again, device_for
 
     chosen = options or InputOptions()
-    loaded = load(model, inputs=inputs, options=chosen)
+    loaded = load(model, inputs=inputs, options=chosen, device=device_for(mode, chosen))
     check_inputs_match(loaded.model, loaded.inputs)
     about = About(
         model=describe_source(model),
         phase=loaded.inputs.phase,
         inputs=loaded.inputs.origin,
         notes=loaded.inputs.notes,
-        materialise=(lambda: load(model, inputs=loaded.inputs, options=chosen, device="cpu").model)
+        materialise=built_again(model, loaded.inputs, chosen, is_generated=inputs is None)
         if isinstance(model, str)
         else None,
     )

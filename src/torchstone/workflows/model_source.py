@@ -201,11 +201,28 @@ def _loaded(request: ModelRequest, progress: Progress, keywords: Mapping[str, ob
         require_existing(request.model, request.options)
         from torchstone.models.prepare import check_inputs_match
 
-        model, inputs = load(request.model, inputs=request.inputs, options=request.options)
+        device = device_for(request.mode, request.options)
+        model, inputs = load(request.model, inputs=request.inputs, options=request.options, device=device)
         if keywords:
             inputs = _with_keywords(model, inputs, keywords)
         check_inputs_match(model, inputs)
     return at_hand_of(request.model, model, inputs, request.options, keywords)
+
+
+def device_for(mode: str, options: InputOptions) -> str:
+    """Where to build a model: it fills its cache, so that a decode step on real tensors needs values from the start."""
+    return "cpu" if mode in ("cpu", "cuda") and options.phase == "decode" else "meta"
+
+
+def built_again(
+    source: str, inputs: Inputs, options: InputOptions, *, is_generated: bool
+) -> "Callable[[], nn.Module] | None":
+    """What builds a model with values; None where a cache was generated beside it, which has no values either."""
+    if inputs.phase == "decode" and is_generated:
+        return None
+    from torchstone.models.load_model import load
+
+    return lambda: load(source, inputs=inputs, options=options, device="cpu").model
 
 
 def at_hand_of(
@@ -236,7 +253,7 @@ def _captured(request: ModelRequest, progress: Progress, keywords: Mapping[str, 
     model, inputs = at_hand.model, at_hand.inputs
     with progress.step("capturing"):
         from torchstone.capture.capture_model import About, capture
-        from torchstone.models.load_model import describe_source, load
+        from torchstone.models.load_model import describe_source
 
         about = About(
             model=describe_source(request.model),
@@ -244,10 +261,7 @@ def _captured(request: ModelRequest, progress: Progress, keywords: Mapping[str, 
             inputs=inputs.origin,
             command=request.command,
             notes=inputs.notes,
-            # A cache that was generated beside the model has no values either, so that no run on them is possible.
-            materialise=None
-            if inputs.phase == "decode" and request.inputs is None
-            else lambda: load(request.model, inputs=inputs, options=request.options, device="cpu").model,
+            materialise=built_again(request.model, inputs, request.options, is_generated=request.inputs is None),
         )
         trace = capture(model, inputs, request.mode, reuse=request.reuse, backward=request.backward, about=about)
         stored = _checkpoint(request, model)
