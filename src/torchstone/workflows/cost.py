@@ -111,7 +111,7 @@ def _priced(request: CostRequest, progress: Progress) -> tuple[Trace, CostTable]
         return found.trace, table
     if found.at_hand is not None:
         return found.trace, _with_batches(request, found.trace, table, found.at_hand, progress)
-    rows = table.prediction.captured_batch or 1 if found.is_sample else 1
+    rows = (table.prediction.captured_batch or 1) if found.is_sample else 1
     return found.trace, with_batches_of_one_capture(table, found.why_not, rows)
 
 
@@ -119,6 +119,9 @@ def with_batches_of_one_capture(table: CostTable, why: str, rows: int = 1) -> Co
     """The table with a note that its largest batches are not verified, and why; `rows` of an input are one sample."""
     from torchstone.workflows.batch_captures import not_verified
 
+    captured = table.prediction.captured_batch if table.prediction else None
+    if captured and captured > rows:  # a sample may be several rows, as the patches of an image are
+        why = f"{why}; it counts rows of the first input, {captured:,} in this run"
     return _with_answer(table, not_verified(why, rows))
 
 
