@@ -292,16 +292,17 @@ class StandInWorld(World):
     def _execute_unknown(
         self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, object], tensors: list[Tensor]
     ) -> object:
-        written = schema_of(op).written
+        schema = schema_of(op)
         if not all(map(self.is_stand_in, tensors)):
-            args, kwargs = self._all_unknown(op, args, kwargs)
-            if schema_of(op).resizes:
-                result = self.run_unknown(op, args, kwargs)
-                self._resize(tensors)
-                return result
+            given, (args, kwargs) = (args, kwargs), self._all_unknown(op, args, kwargs)
+            if schema.renews_its_input and not schema.resizes and len(tensors) == 1:  # squeeze_, of real memory, too
+                self.run_unknown(op, args, kwargs)
+                return op(*given[0], **given[1])
+            if schema.written:
+                return self._given_back(self.run_unknown(op, args, kwargs), tensors, resizes=schema.resizes)
         if op is _GROUPED_MM and args[0].dtype is not torch.bfloat16:
             return self._run_grouped_mm(op, args, kwargs)
-        if self.assumed is not None and not written:
+        if self.assumed is not None and not schema.written:
             return self._run_assuming(op, args, kwargs, self.assumed)
         return self.run_unknown(op, args, kwargs)
 
@@ -353,18 +354,16 @@ class StandInWorld(World):
         for tensor in tensors_in((value,)):
             pointer = storage_pointer(tensor)
             if not self.is_stand_in(tensor) and pointer is not None:
-                self._unknown[pointer] = ref(tensor.untyped_storage(), partial(self._forget_memory, pointer))
+                self._unknown[pointer] = ref(tensor.untyped_storage(), partial(self._unknown.pop, pointer))
 
-    def _resize(self, tensors: list[Tensor]) -> None:
-        """Give real memory the size to which an op, such as one with `out=`, brought its stand-in."""
-        for tensor in tensors:
+    def _given_back(self, result: object, tensors: list[Tensor], *, resizes: bool) -> object:
+        """What an op in place gives is what it was given, in the size to which it brought what stood for that."""
+        for tensor in tensors if resizes else ():
             made = self.ran_as(tensor)
             if made is not tensor and made.shape != tensor.shape:
                 tensor.resize_(made.shape)
-
-    def _forget_memory(self, pointer: int, _gone: object) -> None:
-        """The memory is gone, and its place may be given again."""
-        self._unknown.pop(pointer, None)
+        given = {id(self.ran_as(tensor)): tensor for tensor in tensors}
+        return map_tensors(lambda made: given.get(id(made), made), result)
 
     def _as_unknown(self, tensor: Tensor) -> Tensor:
         return tensor if self.is_stand_in(tensor) else self.substitute(tensor)
