@@ -50,6 +50,18 @@ def test_a_file_may_import_its_siblings_and_nothing_stays_on_the_path(tmp_path: 
     assert sys.path == before
 
 
+@pytest.mark.parametrize("how", ["append({!r})", "insert(0, {!r})"])
+def test_functions_of_a_file_may_import_from_folders_that_it_puts_on_the_path(tmp_path: Path, how: str) -> None:
+    write(tmp_path / "lib" / "ts_library.py", "VALUE = 8\n")
+    lines = f"import sys\nsys.path.{how.format(str(tmp_path / 'lib'))}\ndef late():\n"
+    file = write(tmp_path / "code" / "ts_lazy.py", f"{lines}    import ts_library\n    return ts_library.VALUE\n")
+    before = list(sys.path)
+    code = code_of(f"{file}::late")
+    sys.modules.pop("ts_library", None)
+    assert code.call(code.attribute("late"), name="late") == 8
+    assert sys.path == before
+
+
 def test_two_files_have_their_own_siblings_of_the_same_name(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         write(tmp_path / folder / "ts_parts.py", f"NAME = {folder!r}\n")

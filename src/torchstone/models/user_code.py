@@ -23,6 +23,7 @@ T = TypeVar("T")
 TINY = "tiny:"  # before a model type of transformers; no name in anyone's code
 _OF_A_TYPE = (TINY, "default:")
 _DEFAULT_NAMES = ("load_model", "ModelLoader")
+_paths: dict[Path, list[str]] = {}  # by folder: sys.path as its code left it
 _siblings: set[str] = set()  # modules of user files, and those imported from the same folders
 
 
@@ -122,14 +123,16 @@ class UserCode:
 
 @contextmanager
 def importable(folder: Path) -> Iterator[None]:
-    """Let code import the modules in its own folder, and leave sys.path as it was."""
+    """Let code import the modules in its own folder and those that it put on sys.path; leave that as it was."""
     before = list(sys.path)
     known = set(sys.modules)
-    sys.path.insert(0, str(folder))
+    own = _paths.get(folder, [str(folder)])
+    sys.path[:] = [*own, *(path for path in before if path not in own)]
     invalidate_caches()
     try:
         yield
     finally:
+        _paths[folder] = list(sys.path)
         sys.path[:] = before
         _siblings.update(name for name in set(sys.modules) - known if _is_in_folder(sys.modules[name], folder))
 
