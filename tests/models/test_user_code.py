@@ -1,5 +1,6 @@
 import inspect
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,22 @@ def test_a_file_may_import_its_siblings_and_nothing_stays_on_the_path(tmp_path: 
     code = code_of(f"{file}::late")
     assert code.call(code.attribute("late"), name="late") == 7
     assert sys.path == before
+
+
+def test_what_a_file_makes_may_import_its_siblings_when_it_runs_later(tmp_path: Path) -> None:
+    write(tmp_path / "ts_asked_late.py", "VALUE = 9\n")
+    write(tmp_path / "ts_data" / "numbers.txt", "1")
+    lines = "class Net:\n    def forward(self):\n        import ts_asked_late\n        return ts_asked_late.VALUE\n"
+    code = code_of(f"{write(tmp_path / 'ts_forward.py', lines)}::Net")
+    before = list(sys.path)
+
+    assert code.attribute("Net")().forward() == 9
+
+    assert sys.path == before
+    assert find_spec("ts_data") is None, "a folder of data is no module"
+    other = write(tmp_path / "other" / "ts_main.py", "import ts_asked_late\n")
+    write(tmp_path / "other" / "ts_asked_late.py", "VALUE = 10\n")
+    assert code_of(str(other)).module.ts_asked_late.VALUE == 10
 
 
 @pytest.mark.parametrize("how", ["append({!r})", "insert(0, {!r})"])

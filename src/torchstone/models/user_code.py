@@ -2,11 +2,13 @@
 
 import ast
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module, invalidate_caches
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from traceback import extract_tb
@@ -121,6 +123,27 @@ class UserCode:
         raise ModelError(msg) from error
 
 
+class _FromUserFolders(MetaPathFinder):
+    """Finds modules of user files where nothing else does: a forward pass may import them while it runs.
+
+    Folders without `__init__.py` are no modules here: one named `datasets` would pass for the library.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        for folder, places in () if path is not None else reversed(_paths.items()):
+            spec = PathFinder.find_spec(fullname, [one for one in places if one not in sys.path], target)
+            if spec is not None and spec.origin is not None:
+                if Path(spec.origin).is_relative_to(folder):
+                    _siblings.add(fullname)
+                return spec
+        return None
+
+
+_FINDER = _FromUserFolders()
+
+
 @contextmanager
 def importable(folder: Path) -> Iterator[None]:
     """Let code import the modules in its own folder and those that it put on sys.path; leave that as it was."""
@@ -132,8 +155,11 @@ def importable(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        _paths[folder] = list(sys.path)
+        left = [*map(str, sys.path)]  # code may put anything there
+        _paths[folder] = left if str(folder) in left else [str(folder), *left]
         sys.path[:] = before
+        if _FINDER not in sys.meta_path:
+            sys.meta_path.append(_FINDER)
         _siblings.update(name for name in set(sys.modules) - known if _is_in_folder(sys.modules[name], folder))
 
 
