@@ -91,7 +91,7 @@ def _loaded(config: Callable[[], Any]) -> _Quantize:
 
 
 def _compressed(preset: str, folder: Path) -> PreTrainedModel:
-    """A model in a scheme of compressed tensors; the scales are made up, which changes no size."""
+    """A model in a scheme of compressed tensors; all scales are one, which changes no size."""
     from compressed_tensors.compressors import ModelCompressor
     from compressed_tensors.quantization import QuantizationConfig, apply_quantization_config, preset_name_to_scheme
 

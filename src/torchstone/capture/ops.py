@@ -252,7 +252,7 @@ class OpRecorder(KernelOpMode):
         self.value_reads = 0  # calls so far whose result was read from the values of a tensor
         self.owner_of_backward: Callable[[], int] | None = None  # the module call behind the autograd node running
         self.lines_of_nodes: LinesOfNodes | None = None  # where a backward pass is to follow
-        self.before_write: Callable[[Tensor], object] = id  # is told of each tensor that an op is going to write
+        self.before_write: Callable[[Tensor], object] = id  # called with each tensor that an op is going to write
         self.run = object()  # stands for this run at its errors
 
     def run_op(self, func: Any, args: OpArguments, kwargs: OpKeywords) -> object:

@@ -86,7 +86,7 @@ def _method(asked: _Asked) -> str:
 
 
 def _format(asked: _Asked, bits: int) -> _Format:
-    """The format of a scheme for a model whose element type has so many bits; None where its sizes are not known."""
+    """The format of a scheme for a model with elements of this width; None where its sizes are not known."""
     method = _method(asked)
     match method:
         case "fp8":
@@ -232,5 +232,5 @@ def _quanto(kind: object, width: int) -> _Format:
 
 
 def _scale(width: int) -> str:
-    """How the name of a format says that its scales have so many bits."""
+    """How the name of a format says the width of its scales."""
     return "" if width == 16 else f"_s{width}"  # noqa: PLR2004 - bits that need no words
