@@ -27,6 +27,7 @@ _INNER = GROWING | {defaultdict, set, deque, tuple}  # that are looked into for 
 _OF_OTHERS = sys.stdlib_module_names - {"types", "collections", "dataclasses"} | {"torch"}
 _SEQUENCES = (tuple, list)
 ATOMS = frozenset({int, float, bool, str, type(None)})
+_LARGEST = 4096  # entries of a container in which further ones are looked for
 _DEEPEST = 5  # objects and containers in each other
 _MOST_KEPT = 4096  # layouts, and classes
 _SIZES = frozenset({(int,) * length for length in range(1, 5)})
@@ -135,7 +136,7 @@ def _inside(value: Any, seen: set[int], depth: int) -> Iterator[Any]:
         yield value
     elif depth and type(value) is not tuple:
         yield value
-    if depth < _DEEPEST:
+    if depth < _DEEPEST and len(value) <= _LARGEST:  # a larger one is a table, such as a vocabulary
         parts = parts_of(value)
         further = {kind for kind in {*map(type, parts)} if _reaches_further(kind)}
         for part in parts if further else ():
